@@ -1,0 +1,18 @@
+//! `tidegate-engine`: SQL, files, capture, the change log, apply and digests.
+//!
+//! Knows nothing of the network, of peers or of configuration files.
+
+pub mod adapter;
+pub mod change;
+pub mod error;
+pub mod gate;
+pub mod names;
+pub mod store;
+pub mod value;
+pub mod view;
+
+pub use change::Seq;
+pub use error::{Error, Result};
+pub use store::Store;
+pub use value::{Value, ValueRef};
+pub use view::ReadView;
