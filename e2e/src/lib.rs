@@ -1,1 +1,11 @@
-//! Placeholder.
+//! `tidegate-e2e`: drives the built daemon as people do, over real sockets and files.
+//!
+//! [`Node`] is one `tidegate serve` process; [`Client`] speaks to its listeners. Tests wait
+//! for conditions, and a wait that ends without its condition prints what the node says of
+//! itself and the end of its log.
+
+pub mod client;
+pub mod node;
+
+pub use client::{Client, Outcome};
+pub use node::{Node, NodeOptions};
