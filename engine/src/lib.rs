@@ -7,6 +7,7 @@ pub mod change;
 pub mod error;
 pub mod gate;
 pub mod names;
+pub mod schema;
 pub mod store;
 pub mod value;
 pub mod view;

@@ -91,6 +91,40 @@ impl<'c> ReadView<'c> {
     }
 }
 
+/// What a read view and a bare connection have in common, for what is read through either:
+/// table shapes, openings, settings.
+pub trait Reads {
+    /// Runs a query and hands each row to `each`; an error from `each` ends it.
+    fn read(
+        &mut self,
+        sql: &str,
+        params: &[Value],
+        each: impl FnMut(&Row<'_>) -> Result<()>,
+    ) -> Result<()>;
+}
+
+impl Reads for ReadView<'_> {
+    fn read(
+        &mut self,
+        sql: &str,
+        params: &[Value],
+        each: impl FnMut(&Row<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.query(sql, params, each)
+    }
+}
+
+impl Reads for Connection {
+    fn read(
+        &mut self,
+        sql: &str,
+        params: &[Value],
+        each: impl FnMut(&Row<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.query(sql, params, each).map(drop)
+    }
+}
+
 impl Drop for ReadView<'_> {
     fn drop(&mut self) {
         if !self.connection.is_autocommit() && self.connection.execute("COMMIT", &[]).is_err() {
