@@ -13,6 +13,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -138,7 +139,17 @@ impl Connection {
         &mut self,
         sql: &str,
         params: impl Iterator<Item = ValueRef<'p>>,
-        each: impl FnMut(&Row<'_>) -> Result<()>,
+        mut each: impl FnMut(&Row<'_>) -> Result<()>,
+    ) -> Result<i64> {
+        self.run_until(sql, params, |row| each(row).map(ControlFlow::Continue))
+    }
+
+    /// The same, until `each` breaks: the rows behind that one are never computed.
+    pub fn run_until<'p>(
+        &mut self,
+        sql: &str,
+        params: impl Iterator<Item = ValueRef<'p>>,
+        each: impl FnMut(&Row<'_>) -> Result<ControlFlow<()>>,
     ) -> Result<i64> {
         let mut statement = self.take_statement(sql)?;
         let outcome = self.drive(&mut statement, params, each);
@@ -307,7 +318,7 @@ impl Connection {
         &mut self,
         statement: &mut tc::Statement,
         params: impl Iterator<Item = ValueRef<'p>>,
-        mut each: impl FnMut(&Row<'_>) -> Result<()>,
+        mut each: impl FnMut(&Row<'_>) -> Result<ControlFlow<()>>,
     ) -> Result<i64> {
         // The inner result is the engine's, the outer one the caller's closure's.
         let driven = contain(|| {
@@ -426,15 +437,17 @@ impl StatementCache {
 
 fn step_to_end(
     statement: &mut tc::Statement,
-    each: &mut impl FnMut(&Row<'_>) -> Result<()>,
+    each: &mut impl FnMut(&Row<'_>) -> Result<ControlFlow<()>>,
 ) -> tc::Result<Result<i64>> {
     loop {
         match statement.step()? {
             tc::StepResult::Done => return Ok(Ok(statement.n_change())),
             tc::StepResult::Row => {
                 let inner = statement.row().expect("a row is present after Row");
-                if let Err(error) = each(&Row { inner }) {
-                    return Ok(Err(error));
+                match each(&Row { inner }) {
+                    Ok(ControlFlow::Continue(())) => {}
+                    Ok(ControlFlow::Break(())) => return Ok(Ok(statement.n_change())),
+                    Err(error) => return Ok(Err(error)),
                 }
             }
             tc::StepResult::IO | tc::StepResult::Yield => statement._io().step()?,

@@ -3,12 +3,15 @@
 //! Knows nothing of the network, of peers or of configuration files.
 
 pub mod adapter;
+pub mod catalogue;
 pub mod change;
+pub mod digest;
 pub mod error;
 pub mod gate;
 pub mod names;
 pub mod schema;
 pub mod store;
+pub mod triggers;
 pub mod value;
 pub mod view;
 

@@ -16,6 +16,7 @@ use crate::gate::{Pass, ReadGate};
 use crate::names;
 use crate::store::table_exists;
 use crate::value::Value;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// A read transaction. Ends when dropped.
@@ -55,6 +56,19 @@ impl<'c> ReadView<'c> {
     ) -> Result<()> {
         self.check_open()?;
         self.connection.query(sql, params, each)?;
+        self.check_open()
+    }
+
+    /// Runs a query inside the view until `each` breaks.
+    pub fn query_until(
+        &mut self,
+        sql: &str,
+        params: &[Value],
+        each: impl FnMut(&Row<'_>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        self.check_open()?;
+        let params = params.iter().map(Value::as_ref);
+        self.connection.run_until(sql, params, each)?;
         self.check_open()
     }
 
