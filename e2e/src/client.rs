@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::{Value, json};
 
 /// A client of one node.
@@ -73,41 +75,44 @@ impl Client {
             .map(|(sql, args)| json!({"type": "execute", "stmt": {"sql": sql, "args": args, "want_rows": true}}))
             .collect();
         requests.push(json!({"type": "close"}));
-        let lost = |why: String| vec![Outcome::Indeterminate(why); statements.len()];
-        match self
-            .post(
-                "/v3/pipeline",
-                &json!({"baton": null, "requests": requests}),
-            )
-            .await
-        {
-            Ok((_, body)) if body["results"].is_array() => (0..statements.len())
+        let body = json!({"baton": null, "requests": requests});
+        match self.exchange(&self.url(), &body).await {
+            Ok(body) => (0..statements.len())
                 .map(|i| outcome_of(&body["results"][i]))
                 .collect(),
+            Err(outcome) => vec![outcome; statements.len()],
+        }
+    }
+
+    /// Sends one pipeline request. `Err` when there is no reply with results in it: what
+    /// became of everything in the request.
+    pub(crate) async fn exchange(&self, base: &str, body: &Value) -> Result<Value, Outcome> {
+        match self.post_to(&format!("{base}/v3/pipeline"), body).await {
+            Ok((_, body)) if body["results"].is_array() => Ok(body),
             Ok((status, body)) => {
-                let code = body["code"].as_str().unwrap_or_default();
-                if status == 503 || status == 429 || code == "TIDEGATE_OVERLOADED" {
-                    vec![Outcome::Failed(code.to_owned(), body.to_string()); statements.len()]
+                let code = body["code"].as_str().unwrap_or_default().to_owned();
+                let refused = matches!(status, 429 | 503) || code == "TIDEGATE_OVERLOADED";
+                if refused && code != "TIDEGATE_INDETERMINATE" {
+                    Err(Outcome::Failed(code, body.to_string()))
                 } else {
-                    lost(format!("{status}: {body}"))
+                    Err(Outcome::Indeterminate(format!("{status}: {body}")))
                 }
             }
             // A refused connection never carried the request.
             Err(error) if is_connect(&error) => {
-                vec![Outcome::Failed("CONNECT".into(), error.to_string()); statements.len()]
+                Err(Outcome::Failed("CONNECT".into(), error.to_string()))
             }
-            Err(error) => lost(format!("{error:#}")),
+            Err(error) => Err(Outcome::Indeterminate(format!("{error:#}"))),
         }
     }
 
     /// Posts JSON to the client listener: status and body.
     pub async fn post(&self, path: &str, body: &Value) -> Result<(u16, Value)> {
-        let response = self
-            .http
-            .post(format!("{}{path}", self.url()))
-            .json(body)
-            .send()
-            .await?;
+        self.post_to(&format!("{}{path}", self.url()), body).await
+    }
+
+    async fn post_to(&self, url: &str, body: &Value) -> Result<(u16, Value)> {
+        let response = self.http.post(url).json(body).send().await?;
         let status = response.status().as_u16();
         let text = response.text().await?;
         Ok((
@@ -154,12 +159,17 @@ pub fn text(value: &str) -> Value {
     json!({"type": "text", "value": value})
 }
 
+/// A value in the protocol's form.
+pub fn blob(bytes: &[u8]) -> Value {
+    json!({"type": "blob", "base64": STANDARD_NO_PAD.encode(bytes)})
+}
+
 /// Reads an integer in the protocol's form.
 pub fn as_integer(value: &Value) -> Option<i64> {
     value["value"].as_str()?.parse().ok()
 }
 
-fn outcome_of(result: &Value) -> Outcome {
+pub(crate) fn outcome_of(result: &Value) -> Outcome {
     if result["type"] == "ok" {
         let rows = result["response"]["result"]["rows"].as_array();
         let rows = rows.map_or_else(Vec::new, |rows| {
@@ -169,12 +179,17 @@ fn outcome_of(result: &Value) -> Outcome {
         });
         return Outcome::Acknowledged(rows);
     }
-    let code = result["error"]["code"].as_str().unwrap_or("?").to_owned();
-    let message = result["error"]["message"]
-        .as_str()
-        .unwrap_or("?")
-        .to_owned();
-    if code == "TIDEGATE_INDETERMINATE" || result.is_null() {
+    if result.is_null() {
+        return Outcome::Indeterminate("no result".to_owned());
+    }
+    failure_of(&result["error"])
+}
+
+/// What an error object of the protocol says about its statement.
+pub(crate) fn failure_of(error: &Value) -> Outcome {
+    let word = |name: &str| error[name].as_str().unwrap_or("?").to_owned();
+    let (code, message) = (word("code"), word("message"));
+    if code == "TIDEGATE_INDETERMINATE" {
         Outcome::Indeterminate(message)
     } else {
         Outcome::Failed(code, message)

@@ -4,8 +4,16 @@
 //! for conditions, and a wait that ends without its condition prints what the node says of
 //! itself and the end of its log.
 
+pub mod checker;
 pub mod client;
+pub mod fleet;
+pub mod history;
 pub mod node;
+pub mod proxy;
+pub mod readiness;
+pub mod rng;
+pub mod stream;
+pub mod workload;
 
 pub use client::{Client, Outcome};
 pub use node::{Node, NodeOptions};
