@@ -104,6 +104,13 @@ impl Database {
         Ok(Self { inner })
     }
 
+    /// True when no connection and no clone of this database is left. The engine keeps one
+    /// database for each file of a process, so that a file that is to be moved must have
+    /// been let go by everybody.
+    pub fn is_unshared(&self) -> bool {
+        Arc::strong_count(&self.inner) == 1
+    }
+
     /// A bare connection: capture off, foreign keys off, automatic checkpoints off.
     /// Only the factory of this crate turns it into one that may write.
     pub fn connect(&self) -> Result<Connection> {

@@ -7,7 +7,8 @@
 //!   tidegate.db       the database
 //!   tidegate.db-wal   its write-ahead log
 //!   high-water        highest durable position, see `high_water`
-//!   incoming-*        a snapshot on its way in; removed at start
+//!   incoming-*        a database being prepared; removed at start, see `staging`
+//!   installing        a prepared database on its way in; completed at start
 //! ```
 //!
 //! Every connection is made here and nowhere else, because a connection that forgets the
@@ -31,6 +32,7 @@ use crate::adapter::{Connection, Database};
 use crate::error::{Error, Result};
 use crate::gate::ReadGate;
 use crate::names;
+use crate::staging;
 
 /// Name of the database file inside a data directory.
 pub const DATABASE_FILE: &str = "tidegate.db";
@@ -73,7 +75,8 @@ impl Store {
     pub fn open_with(dir: &Path, synchronous: Synchronous, cache_kib: u32) -> Result<Self> {
         create_dir(dir)?;
         let lock = lock_dir(dir)?;
-        remove_incoming(dir)?;
+        staging::complete(dir)?;
+        staging::remove_incoming(dir)?;
         let database = Database::open(&dir.join(DATABASE_FILE))?;
         let store = Self {
             dir: dir.to_owned(),
@@ -100,6 +103,34 @@ impl Store {
     /// The gate that every read transaction passes, so that a checkpoint can drain them.
     pub fn gate(&self) -> &Arc<ReadGate> {
         &self.gate
+    }
+
+    /// Opens a directory that holds a database of ours and nothing else yet, so that a file
+    /// without internal tables is an error and not a new database.
+    pub(crate) fn open_received(dir: &Path) -> Result<Self> {
+        let mut connection = Database::open(&dir.join(DATABASE_FILE))?.connect()?;
+        let ours = table_exists(&mut connection, names::META_TABLE)?;
+        drop(connection);
+        if ours {
+            Self::open(dir)
+        } else {
+            Err(Error::Format(
+                "the file holds no database of Tidegate".into(),
+            ))
+        }
+    }
+
+    /// Moves the write-ahead log into the database and closes it, so that the file alone is
+    /// the database. Nobody may still hold a connection.
+    pub fn close(self) -> Result<()> {
+        let mut connection = self.internal()?;
+        let outcome = connection.checkpoint_truncate()?;
+        connection.close()?;
+        if outcome.complete && self.database.is_unshared() {
+            Ok(())
+        } else {
+            Err(Error::Busy)
+        }
     }
 
     /// A connection that can only read.
@@ -274,7 +305,8 @@ fn check_format(connection: &mut Connection) -> Result<()> {
     }
 }
 
-fn create_dir(dir: &Path) -> Result<()> {
+/// Creates a directory that only this user may enter.
+pub(crate) fn create_dir(dir: &Path) -> Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -282,7 +314,15 @@ fn create_dir(dir: &Path) -> Result<()> {
         .map_err(|e| Error::Io(format!("cannot create {}: {e}", dir.display())))
 }
 
-fn lock_dir(dir: &Path) -> Result<File> {
+/// A number that no other file name of this directory holds.
+pub(crate) fn nonce() -> Result<u64> {
+    let mut nonce = [0; 8];
+    getrandom::fill(&mut nonce).map_err(|e| Error::Io(format!("no random bytes: {e}")))?;
+    Ok(u64::from_le_bytes(nonce))
+}
+
+/// Takes the directory for this process; released when the file is dropped.
+pub(crate) fn lock_dir(dir: &Path) -> Result<File> {
     let path = dir.join("LOCK");
     let mut file = OpenOptions::new()
         .read(true)
@@ -311,15 +351,4 @@ fn lock_dir(dir: &Path) -> Result<File> {
     file.rewind()?;
     writeln!(file, "{}", std::process::id())?;
     Ok(file)
-}
-
-/// Half a snapshot is never a database: what an earlier process left is removed.
-fn remove_incoming(dir: &Path) -> Result<()> {
-    for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with("incoming-") {
-            std::fs::remove_dir_all(entry.path())?;
-        }
-    }
-    Ok(())
 }
