@@ -312,9 +312,14 @@ impl Connection {
         outcome.ok_or_else(|| Error::Corrupt("a checkpoint gave no row".into()))
     }
 
+    /// Before ALTER TABLE the cache is emptied: the engine changes its picture of the schema
+    /// in place and panics while a prepared statement still points into it.
     fn take_statement(&mut self, sql: &str) -> Result<tc::Statement> {
         if self.broken {
             return Err(Error::Panicked("the connection is retired".into()));
+        }
+        if first_word(sql).eq_ignore_ascii_case("ALTER") {
+            self.cache.clear();
         }
         match self.cache.take(sql) {
             Some(statement) => Ok(statement),
@@ -443,6 +448,22 @@ impl StatementCache {
     }
 }
 
+/// The first word of a statement, whatever blanks and comments stand before it.
+fn first_word(sql: &str) -> &str {
+    let mut rest = sql.trim_start();
+    loop {
+        let after = if let Some(comment) = rest.strip_prefix("--") {
+            comment.split_once('\n').map_or("", |(_, after)| after)
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            comment.split_once("*/").map_or("", |(_, after)| after)
+        } else {
+            let end = rest.find(|c: char| !c.is_ascii_alphabetic());
+            return &rest[..end.unwrap_or(rest.len())];
+        };
+        rest = after.trim_start();
+    }
+}
+
 fn step_to_end(
     statement: &mut tc::Statement,
     each: &mut impl FnMut(&Row<'_>) -> Result<ControlFlow<()>>,
@@ -545,7 +566,11 @@ fn from_core_error(error: tc::LimboError) -> Error {
             message,
         },
         E::ForeignKeyConstraint(_) => sql("SQLITE_CONSTRAINT_FOREIGNKEY", message),
-        E::Raise(..) => sql("SQLITE_CONSTRAINT_TRIGGER", message),
+        // The engine raises a failed OR FAIL the way a trigger's RAISE is raised.
+        E::Raise(..) => match constraint_code(&message) {
+            "SQLITE_CONSTRAINT" => sql("SQLITE_CONSTRAINT_TRIGGER", message),
+            code => sql(code, message),
+        },
         E::ReadOnly => sql("SQLITE_READONLY", message),
         E::SchemaUpdated | E::SchemaConflict => sql("SQLITE_SCHEMA", message),
         _ => sql("SQLITE_ERROR", message),
@@ -579,4 +604,22 @@ fn constraint_code(message: &str) -> &'static str {
         .iter()
         .find(|(words, _)| message.starts_with(words))
         .map_or("SQLITE_CONSTRAINT", |(_, code)| code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_word_is_found_behind_comments() {
+        for sql in [
+            "ALTER TABLE t",
+            " \n ALTER\tTABLE",
+            "-- a\n/* b */ALTER TABLE",
+        ] {
+            assert_eq!(first_word(sql), "ALTER", "{sql}");
+        }
+        assert_eq!(first_word("/* never closed"), "");
+        assert_eq!(first_word("(SELECT 1)"), "");
+    }
 }

@@ -78,6 +78,43 @@ fn a_connection_runs_one_writing_statement_at_a_time() {
     );
 }
 
+/// Fact 71.
+#[test]
+fn dropping_a_column_panics_while_a_prepared_statement_uses_an_index_of_the_table() {
+    let bed = Bed::new();
+    let connection = raw(&bed);
+    for sql in [
+        "CREATE TABLE t(a UNIQUE)",
+        "BEGIN IMMEDIATE",
+        "ALTER TABLE t ADD COLUMN b",
+    ] {
+        connection.execute(sql).expect("runs");
+    }
+    let held = connection.prepare("UPDATE t SET a = 1").expect("prepares");
+    let dropped = || connection.execute("ALTER TABLE t DROP COLUMN b");
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(dropped));
+    assert!(outcome.is_err(), "{outcome:?}");
+    drop(held);
+}
+
+/// Fact 71, what the adapter does about it.
+#[test]
+fn the_adapter_forgets_prepared_statements_before_a_table_is_altered() {
+    let bed = Bed::new();
+    let mut c = bed.capturing();
+    run_all(
+        &mut c,
+        &[
+            "CREATE TABLE t(a UNIQUE)",
+            "BEGIN IMMEDIATE",
+            "ALTER TABLE t ADD COLUMN b",
+            "UPDATE t SET a = 1",
+            "/* first */ ALTER TABLE t DROP COLUMN b",
+            "COMMIT",
+        ],
+    );
+}
+
 /// Fact 45.
 #[test]
 fn an_explicit_cache_size_bounds_what_a_connection_keeps() {
