@@ -6,6 +6,7 @@
 
 pub mod checker;
 pub mod client;
+pub mod dump;
 pub mod fleet;
 pub mod history;
 pub mod node;
