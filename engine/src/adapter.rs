@@ -69,6 +69,15 @@ pub struct Description {
     pub parameters: Vec<Option<String>>,
 }
 
+/// Values for the parameters of one run of a statement.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Bindings<'a> {
+    /// In order of position.
+    pub positional: &'a [Value],
+    /// By name, with or without the prefix.
+    pub named: &'a [(String, Value)],
+}
+
 /// A frozen view of the file's pages, for a snapshot.
 #[derive(Debug, Clone, Copy)]
 pub struct Watermark {
@@ -166,6 +175,37 @@ impl Connection {
         outcome
     }
 
+    /// Runs a client's statement: binds by position and by name, leaves every other
+    /// parameter NULL, and gives the result's columns as they are when the statement ends
+    /// (one prepared before a change of the schema is prepared anew by the engine).
+    pub fn run_bound(
+        &mut self,
+        sql: &str,
+        bindings: Bindings<'_>,
+        columns: Option<&mut Vec<Column>>,
+        mut each: impl FnMut(&Row<'_>) -> Result<()>,
+    ) -> Result<i64> {
+        let mut statement = self.take_statement(sql)?;
+        let outcome = bind_all(&mut statement, bindings).and_then(|()| {
+            let each = |row: &Row<'_>| each(row).map(ControlFlow::Continue);
+            self.drive(&mut statement, std::iter::empty(), each)
+        });
+        if let (Ok(_), Some(columns)) = (&outcome, columns) {
+            *columns = describe_columns(&statement);
+        }
+        if outcome.is_ok() {
+            self.cache.put(sql, statement);
+        }
+        outcome
+    }
+
+    /// Prepares and keeps a statement. What fails here fails without any effect.
+    pub fn prepare(&mut self, sql: &str) -> Result<()> {
+        let statement = self.take_statement(sql)?;
+        self.cache.put(sql, statement);
+        Ok(())
+    }
+
     /// The only value of the only row; an error when there is none.
     pub fn query_value(&mut self, sql: &str, params: &[Value]) -> Result<Value> {
         let mut found = None;
@@ -235,6 +275,11 @@ impl Connection {
     /// Rows changed since the connection was made.
     pub fn total_changes(&self) -> i64 {
         self.inner.total_changes()
+    }
+
+    /// Sets what `changes()` answers on this connection.
+    pub fn set_changes(&self, changes: i64) {
+        self.inner.set_changes(changes);
     }
 
     /// Limits each later statement to this time; zero means no limit.
@@ -322,7 +367,11 @@ impl Connection {
             self.cache.clear();
         }
         match self.cache.take(sql) {
-            Some(statement) => Ok(statement),
+            Some(mut statement) => {
+                // What an earlier user of the connection bound is none of the next one's.
+                statement.clear_bindings();
+                Ok(statement)
+            }
             None => contain(|| self.inner.prepare(sql)).map_err(|e| self.note(e)),
         }
     }
@@ -462,6 +511,42 @@ fn first_word(sql: &str) -> &str {
         };
         rest = after.trim_start();
     }
+}
+
+fn bind_all(statement: &mut tc::Statement, bindings: Bindings<'_>) -> Result<()> {
+    let count = statement.parameters_count();
+    if bindings.positional.len() > count {
+        return Err(sql(
+            "SQLITE_RANGE",
+            format!(
+                "{} values for {count} parameters",
+                bindings.positional.len()
+            ),
+        ));
+    }
+    for (index, value) in bindings.positional.iter().enumerate() {
+        bind_one(statement, NonZeroUsize::MIN.saturating_add(index), value)?;
+    }
+    for (name, value) in bindings.named {
+        let at = find_parameter(statement, name)
+            .ok_or_else(|| sql("SQLITE_RANGE", format!("no parameter is named {name}")))?;
+        bind_one(statement, at, value)?;
+    }
+    Ok(())
+}
+
+fn bind_one(statement: &mut tc::Statement, at: NonZeroUsize, value: &Value) -> Result<()> {
+    to_core(value.as_ref())
+        .and_then(|value| statement.bind_at(at, value))
+        .map_err(from_core_error)
+}
+
+fn find_parameter(statement: &tc::Statement, name: &str) -> Option<NonZeroUsize> {
+    statement.parameter_index(name).or_else(|| {
+        [":", "@", "$"]
+            .iter()
+            .find_map(|prefix| statement.parameter_index(&format!("{prefix}{name}")))
+    })
 }
 
 fn step_to_end(

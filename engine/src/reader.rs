@@ -1,0 +1,145 @@
+//! Reader threads: reads outside transactions.
+//!
+//! Each thread has a connection that cannot write, with its own statement cache. A read is
+//! one short transaction inside the read gate, so that a checkpoint can wait for it; its
+//! head is read in the same snapshot, so that the answer's position is exact.
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::adapter::{Connection, Description};
+use crate::error::{Error, Result};
+use crate::logged;
+use crate::queue::Popped;
+use crate::result::ResultSet;
+use crate::shared::{STACK_BYTES, Shared};
+use crate::statement::{self, RunLimits, Statement};
+use crate::view::read_head;
+
+/// How long a reader sleeps before it looks again whether there is work: a formality, since
+/// it is woken.
+const NAP: Duration = Duration::from_secs(60);
+
+/// Work for a reader.
+pub(crate) enum ReadJob {
+    /// Runs a read and answers its rows.
+    Query {
+        statement: Statement,
+        respond: oneshot::Sender<Result<ResultSet>>,
+    },
+    /// Prepares a statement and answers what it looks like.
+    Describe {
+        sql: String,
+        respond: oneshot::Sender<Result<Description>>,
+    },
+}
+
+/// Starts the reader threads.
+pub(crate) fn spawn(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
+    (0..shared.reading.len())
+        .map(|slot| {
+            let mut reader = Reader {
+                connection: Some(shared.store.reader()?),
+                shared: shared.clone(),
+                slot,
+            };
+            let thread = thread::Builder::new()
+                .name(format!("reader-{slot}"))
+                .stack_size(STACK_BYTES)
+                .spawn(move || reader.work())?;
+            Ok(thread)
+        })
+        .collect()
+}
+
+struct Reader {
+    shared: Arc<Shared>,
+    slot: usize,
+    connection: Option<Connection>,
+}
+
+impl Reader {
+    fn work(&mut self) {
+        loop {
+            match self.shared.reads.pop(NAP) {
+                Popped::Entry(job) => self.answer(job),
+                Popped::TimedOut => {}
+                Popped::Closed => break,
+            }
+        }
+        if let Some(connection) = self.connection.take() {
+            self.shared.retire(connection);
+        }
+    }
+
+    fn answer(&mut self, job: ReadJob) {
+        match job {
+            ReadJob::Query { statement, respond } => {
+                if !statement.cancel.is_cancelled() {
+                    respond.send(self.query(&statement)).ok();
+                }
+            }
+            ReadJob::Describe { sql, respond } => {
+                let described = self.with_connection(|connection| connection.describe(&sql));
+                respond.send(described).ok();
+            }
+        }
+    }
+
+    fn query(&mut self, statement: &Statement) -> Result<ResultSet> {
+        let pass = self.shared.store.gate().enter();
+        let limits = RunLimits {
+            time_max: self.shared.options.statement_time_max,
+            result_bytes_max: self.shared.options.result_bytes_max,
+        };
+        self.shared
+            .set_reading(self.slot, Some(statement.cancel.clone()));
+        let outcome = self.with_connection(|connection| read_once(connection, statement, limits));
+        self.shared.set_reading(self.slot, None);
+        drop(pass);
+        outcome
+    }
+
+    /// Runs with the connection; one that panicked, or that will not leave its transaction,
+    /// is replaced.
+    fn with_connection<T>(&mut self, run: impl FnOnce(&mut Connection) -> Result<T>) -> Result<T> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.shared.store.reader()?,
+        };
+        let outcome = run(&mut connection);
+        if connection.is_broken() || !leave_transaction(&mut connection) {
+            self.shared.retire(connection);
+        } else {
+            self.connection = Some(connection);
+        }
+        outcome
+    }
+}
+
+fn read_once(
+    connection: &mut Connection,
+    statement: &Statement,
+    limits: RunLimits,
+) -> Result<ResultSet> {
+    connection.execute("BEGIN", &[])?;
+    // Before anything was ever captured there is no log to ask.
+    let head = match logged::head(connection) {
+        Ok(head) => head,
+        Err(_) => read_head(connection)?,
+    };
+    let mut result = statement::run(connection, statement, limits)?;
+    if connection.is_autocommit() {
+        return Err(Error::Io("a read ended its own transaction".into()));
+    }
+    connection.execute("COMMIT", &[])?;
+    result.position = Some(head);
+    Ok(result)
+}
+
+fn leave_transaction(connection: &mut Connection) -> bool {
+    connection.is_autocommit() || connection.execute("ROLLBACK", &[]).is_ok()
+}

@@ -1,0 +1,187 @@
+//! What the threads of one engine share.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::adapter::Connection;
+use crate::cancel::Cancel;
+use crate::change::Seq;
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::facts::CurrentFacts;
+use crate::options::Options;
+use crate::queue::{Queue, Refused};
+use crate::reader::ReadJob;
+use crate::result::Head;
+use crate::stats::{Counters, Family};
+use crate::store::Store;
+use crate::transaction::Transactions;
+use crate::writer::WriterJob;
+
+/// Stacks of threads that run SQL: the engine recurses over what it parses.
+pub(crate) const STACK_BYTES: usize = 16 << 20;
+
+/// What this node may do at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Role {
+    /// Open, but neither primary nor replica yet: only reads.
+    Starting,
+    /// Takes writes.
+    Primary,
+    /// Follows a primary: clients only read.
+    Replica,
+    /// Shut down.
+    Closed,
+}
+
+/// See the module's head.
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) counters: Counters,
+    pub(crate) facts: CurrentFacts,
+    pub(crate) writes: Queue<WriterJob>,
+    pub(crate) reads: Queue<ReadJob>,
+    /// What each reader thread is running.
+    pub(crate) reading: Vec<Mutex<Option<Arc<Cancel>>>>,
+    pub(crate) transactions: Transactions,
+    pub(crate) head: watch::Sender<Head>,
+    pub(crate) fatal: watch::Sender<Option<String>>,
+    role: AtomicU8,
+    /// Dropped last.
+    pub(crate) store: Store,
+}
+
+impl Shared {
+    pub(crate) fn new(options: Options, store: Store, facts: CurrentFacts, head: Seq) -> Self {
+        let readers = options.readers.max(1);
+        Self {
+            counters: Counters::new(),
+            facts,
+            writes: Queue::new(options.write_queue_max, options.write_queue_bytes_max),
+            reads: Queue::new(options.read_queue_max, options.write_queue_bytes_max),
+            reading: (0..readers).map(|_| Mutex::new(None)).collect(),
+            transactions: Transactions::new(options.transactions_max),
+            head: watch::Sender::new(Head {
+                seq: head,
+                committed_ms: clock::now_ms(),
+            }),
+            fatal: watch::Sender::new(None),
+            role: AtomicU8::new(Role::Starting as u8),
+            options,
+            store,
+        }
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        const ROLES: [Role; 4] = [Role::Starting, Role::Primary, Role::Replica, Role::Closed];
+        ROLES[usize::from(self.role.load(Ordering::Acquire))]
+    }
+
+    pub(crate) fn set_role(&self, role: Role) {
+        self.role.store(role as u8, Ordering::Release);
+    }
+
+    /// An error unless this node takes writes.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if let Some(why) = self.fatal.borrow().as_ref() {
+            return Err(Error::Fatal(why.clone()));
+        }
+        match self.role() {
+            Role::Primary => Ok(()),
+            Role::Closed => Err(Error::Closed),
+            Role::Replica => Err(Error::ReadOnly(
+                "this node is a replica: send writes to the primary".into(),
+            )),
+            Role::Starting => Err(Error::ReadOnly("this node is starting".into())),
+        }
+    }
+
+    /// Hands a job to the writer, or says at once why not.
+    pub(crate) fn push_write(&self, job: WriterJob, bytes: usize) -> Result<()> {
+        self.check_writable()?;
+        match self.writes.push(job, bytes) {
+            Ok(()) => Ok(()),
+            Err((_, Refused::Closed)) => Err(Error::Closed),
+            Err((_, Refused::Full)) => Err(self.overloaded(
+                "write_queue",
+                "too many writes are waiting; try again in a moment",
+            )),
+        }
+    }
+
+    /// Counts and words a request turned away for want of room.
+    pub(crate) fn overloaded(&self, queue: &'static str, message: &str) -> Error {
+        self.counters.count(Family::Rejected, queue);
+        Error::Overloaded(message.to_owned())
+    }
+
+    /// Announces a committed position.
+    pub(crate) fn publish(&self, seq: Seq) {
+        self.publish_head(Head {
+            seq,
+            committed_ms: clock::now_ms(),
+        });
+    }
+
+    pub(crate) fn publish_head(&self, head: Head) {
+        self.head.send_if_modified(|current| {
+            let newer = head.seq > current.seq;
+            if newer {
+                *current = head;
+            }
+            newer
+        });
+    }
+
+    /// Durability can no longer be promised: nothing is acknowledged from now on, and the
+    /// process must exit.
+    pub(crate) fn fail(&self, why: String) {
+        tracing::error!(%why, "fatal: this node stops acknowledging writes");
+        self.fatal.send_if_modified(|current| {
+            let first = current.is_none();
+            if first {
+                *current = Some(why);
+            }
+            first
+        });
+    }
+
+    /// Size of the write-ahead log's file.
+    pub(crate) fn wal_bytes(&self) -> u64 {
+        let mut path = self.store.database_path().into_os_string();
+        path.push("-wal");
+        std::fs::metadata(path).map_or(0, |meta| meta.len())
+    }
+
+    /// Notes what a reader thread is running, so that a checkpoint can stop it.
+    pub(crate) fn set_reading(&self, slot: usize, cancel: Option<Arc<Cancel>>) {
+        let mut reading = self.reading[slot]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *reading = cancel;
+    }
+
+    /// Gets rid of a connection. After a panic its locks must go too, so it is closed even
+    /// then; what is left of it is not our concern any more.
+    pub(crate) fn retire(&self, connection: Connection) {
+        if connection.is_broken() {
+            self.counters.engine_panics.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Err(error) = connection.close() {
+            tracing::warn!(%error, "closing a connection failed");
+        }
+    }
+
+    /// Time limit of an interactive statement with so much of its transaction left.
+    pub(crate) fn statement_time(&self, left: Duration) -> Duration {
+        // Zero would mean no limit at all.
+        self.options
+            .statement_time_max
+            .min(left)
+            .max(Duration::from_millis(1))
+    }
+}
