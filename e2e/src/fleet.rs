@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -28,6 +28,7 @@ pub struct Fleet {
     /// Whether writes go to every node, or to the first one only.
     writes_everywhere: AtomicBool,
     stopping: AtomicBool,
+    sent: AtomicU64,
     statements: AtomicU64,
     requests: History<Request>,
     failures: Mutex<BTreeMap<String, (u64, String)>>,
@@ -55,7 +56,8 @@ pub struct Worker {
 
 struct Target {
     client: Client,
-    in_flight: AtomicUsize,
+    /// Requests without an answer yet: number and when they were sent.
+    open: Mutex<BTreeMap<u64, Instant>>,
 }
 
 const NO_FOCUS: usize = usize::MAX;
@@ -66,13 +68,14 @@ impl Fleet {
         let started = Instant::now();
         let target = |client| Target {
             client,
-            in_flight: AtomicUsize::new(0),
+            open: Mutex::default(),
         };
         Arc::new(Self {
             targets: clients.into_iter().map(target).collect(),
             focus: AtomicUsize::new(NO_FOCUS),
             writes_everywhere: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
+            sent: AtomicU64::new(0),
             statements: AtomicU64::new(0),
             requests: History::new(started),
             failures: Mutex::default(),
@@ -97,7 +100,13 @@ impl Fleet {
 
     /// Requests that this node has not answered yet.
     pub fn in_flight(&self, node: usize) -> usize {
-        self.targets[node].in_flight.load(Ordering::SeqCst)
+        self.targets[node].open().len()
+    }
+
+    /// Requests sent to this node before `moment` that it has not answered yet.
+    pub fn unanswered_since(&self, node: usize, moment: Instant) -> usize {
+        let open = self.targets[node].open();
+        open.values().filter(|&&sent| sent <= moment).count()
     }
 
     /// Statements sent so far.
@@ -115,7 +124,8 @@ impl Fleet {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// The fates of the requests to `node` that were on their way at `moment`.
+    /// The fates of the requests to `node` that were on their way at `moment`; those that are
+    /// on their way still are not among them.
     pub fn fates_at(&self, node: usize, moment: Instant) -> Tally {
         let moment = moment.duration_since(self.started);
         let mut tally = Tally::default();
@@ -162,6 +172,12 @@ impl Fleet {
             return focus;
         }
         usize::try_from(rng.below(self.targets.len() as u64)).expect("a small number")
+    }
+}
+
+impl Target {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -251,9 +267,10 @@ impl Worker {
     ) -> Outcome {
         let started = Instant::now();
         let target = &self.fleet.targets[node];
-        target.in_flight.fetch_add(1, Ordering::SeqCst);
+        let number = self.fleet.sent.fetch_add(1, Ordering::Relaxed);
+        target.open().insert(number, started);
         let outcome = answer.await;
-        target.in_flight.fetch_sub(1, Ordering::SeqCst);
+        target.open().remove(&number);
         let request = Request { node, statements };
         self.fleet
             .requests

@@ -13,6 +13,7 @@ pub mod node;
 pub mod proxy;
 pub mod readiness;
 pub mod rng;
+pub mod storm;
 pub mod stream;
 pub mod workload;
 
