@@ -11,6 +11,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::http::Connection;
+use crate::load::LATENCY_US_MAX;
 
 /// How long one write may take to show.
 const SHOW_LIMIT: Duration = Duration::from_secs(10);
@@ -57,7 +58,8 @@ pub async fn prepare(primary: u16) -> Result<()> {
 pub async fn probe(primary: u16, replica: u16, seconds: f64, pause: Duration) -> Result<Lag> {
     let mut writer = Connection::open(primary).await?;
     let mut reader = Connection::open(replica).await?;
-    let mut histograms = [(); 4].map(|()| Histogram::<u64>::new(3).expect("three digits"));
+    let mut histograms =
+        [(); 4].map(|()| Histogram::<u64>::new_with_max(LATENCY_US_MAX, 3).expect("three digits"));
     let deadline = Instant::now() + Duration::from_secs_f64(seconds);
     let sql = "SELECT value FROM bench_probe WHERE id = 1";
     let mut value = writer.scalar(sql).await?.context("no probe row")?;

@@ -14,6 +14,8 @@ use tokio::task::JoinSet;
 use crate::http::Connection;
 use crate::shape::{self, Shape};
 
+/// Longest latency that is told from a longer one.
+pub const LATENCY_US_MAX: u64 = 600_000_000;
 /// Error messages kept from one run.
 const ERRORS_NAMED_MAX: usize = 3;
 
@@ -153,7 +155,8 @@ async fn client_loop(plan: Plan, client: u64, times: Times) -> Result<Tally> {
 impl Tally {
     fn new(ended: Instant) -> Self {
         Self {
-            latencies: Histogram::new(3).expect("three digits are allowed"),
+            latencies: Histogram::new_with_max(LATENCY_US_MAX, 3)
+                .expect("three digits are allowed"),
             completed: 0,
             errors: 0,
             examples: Vec::new(),

@@ -10,6 +10,8 @@ pub mod dump;
 pub mod fleet;
 pub mod history;
 pub mod node;
+pub mod pair;
+pub mod plant;
 pub mod proxy;
 pub mod readiness;
 pub mod rng;
@@ -19,3 +21,4 @@ pub mod workload;
 
 pub use client::{Client, Outcome};
 pub use node::{Node, NodeOptions};
+pub use pair::Pair;

@@ -9,6 +9,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::client::Client;
 
+/// Limit for `tidegate converge` on a quiet pair.
+const CONVERGE_LIMIT: Duration = Duration::from_secs(120);
+
 /// How a node is started.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
@@ -216,6 +219,16 @@ impl Node {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// Processor time used so far, in seconds.
+    pub fn cpu_seconds(&self) -> Option<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()?)).ok()?;
+        // The name in parentheses may hold anything; fields are counted from behind it.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+        let user: f64 = fields.next()?.parse().ok()?;
+        let system: f64 = fields.next()?.parse().ok()?;
+        Some((user + system) / 100.0)
+    }
+
     /// Resident memory in KiB.
     pub fn memory_kib(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()?)).ok()?;
@@ -239,6 +252,29 @@ pub fn signal(pid: u32, name: &str) -> Result<()> {
         bail!("kill -{name} {pid} failed");
     }
     Ok(())
+}
+
+/// Runs `tidegate converge` against a node: exit code and what it said.
+pub async fn converge(node: &Node, more: &[&str]) -> Result<(i32, String)> {
+    let url = node.client().url();
+    let mut arguments = vec!["converge", "--url", &url];
+    arguments.extend(more);
+    tidegate(&arguments, CONVERGE_LIMIT).await
+}
+
+/// Runs a command of the daemon's binary: exit code and output.
+pub async fn tidegate(arguments: &[&str], limit: Duration) -> Result<(i32, String)> {
+    let mut command = tokio::process::Command::new(binary()?);
+    command.args(arguments).kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let child = command.stderr(Stdio::piped()).spawn()?;
+    let Ok(output) = tokio::time::timeout(limit, child.wait_with_output()).await else {
+        bail!("`tidegate {}` took over {limit:?}", arguments.join(" "));
+    };
+    let output = output?;
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    Ok((output.status.code().unwrap_or(-1), text))
 }
 
 /// The daemon built beside this test.

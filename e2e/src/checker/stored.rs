@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row};
 use tempfile::TempDir;
 
 /// Name of the database file in a data directory.
-const DATABASE_FILE: &str = "tidegate.db";
+pub const DATABASE_FILE: &str = "tidegate.db";
 
 /// A database opened for judging.
 pub struct Stored {

@@ -10,24 +10,22 @@ mod killer;
 mod report;
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 pub use killer::Kill;
 pub use report::{NodeReport, Report};
 
+use crate::checker::stored::DATABASE_FILE;
 use crate::checker::{self, Stored};
+use crate::dump;
 use crate::fleet::Fleet;
 use crate::node::{self, Node, NodeOptions};
 use crate::readiness::Sampler;
 use crate::workload::{self, Ledgers, Mix, Plan};
-
-/// Limit for `tidegate converge` on a quiet pair.
-const CONVERGE_LIMIT: Duration = Duration::from_secs(120);
 
 /// How hard the storm blows.
 #[derive(Debug, Clone)]
@@ -169,7 +167,7 @@ impl Storm {
             node.wait_ready(self.options.ready_limit).await?;
         }
         if self.nodes.len() > 1 {
-            self.report.converge = Some(converge(&self.nodes[0]).await?);
+            self.report.converge = Some(node::converge(&self.nodes[0], &[]).await?);
         }
         Ok(())
     }
@@ -198,6 +196,11 @@ impl Storm {
                 log: node.log(),
             });
         }
+        if let [first, second, ..] = &self.nodes[..] {
+            let file = |node: &Node| node.options().data_dir.join(DATABASE_FILE);
+            let compared = dump::compare(&file(first), &file(second));
+            self.report.compared = Some(compared.map_err(|e| format!("{e:#}")));
+        }
     }
 }
 
@@ -217,24 +220,4 @@ fn start_nodes(options: &Options, base: &Path) -> Result<Vec<Node>> {
         nodes.push(Node::start(second)?);
     }
     Ok(nodes)
-}
-
-/// `tidegate converge` against a node: exit code and what it said.
-pub async fn converge(node: &Node) -> Result<(i32, String)> {
-    tidegate(&["converge", "--url", &node.client().url()], CONVERGE_LIMIT).await
-}
-
-/// Runs a command of the daemon's binary: exit code and output.
-pub async fn tidegate(arguments: &[&str], limit: Duration) -> Result<(i32, String)> {
-    let mut command = tokio::process::Command::new(node::binary()?);
-    command.args(arguments).kill_on_drop(true);
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let child = command.stderr(Stdio::piped()).spawn()?;
-    let Ok(output) = tokio::time::timeout(limit, child.wait_with_output()).await else {
-        bail!("`tidegate {}` took over {limit:?}", arguments.join(" "));
-    };
-    let output = output?;
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    Ok((output.status.code().unwrap_or(-1), text))
 }

@@ -9,6 +9,7 @@ use comfy_table::{CellAlignment, Table};
 
 use super::{Kill, Options};
 use crate::checker;
+use crate::dump::Comparison;
 use crate::history::Tally;
 use crate::readiness::Samples;
 
@@ -33,6 +34,8 @@ pub struct Report {
     pub elapsed: Duration,
     /// What `tidegate converge` said, with its exit code.
     pub converge: Option<(i32, String)>,
+    /// The stopped files side by side, with C SQLite.
+    pub compared: Option<Result<Comparison, String>>,
     /// Each node after it was stopped.
     pub nodes: Vec<NodeReport>,
     /// What else went wrong.
@@ -70,6 +73,7 @@ impl Report {
             load: Duration::ZERO,
             elapsed: Duration::ZERO,
             converge: None,
+            compared: None,
             nodes: Vec::new(),
             problems: Vec::new(),
         }
@@ -99,6 +103,17 @@ impl Report {
             Some((0, _)) => {}
             Some((code, text)) => all.push(format!("converge exits with {code}: {text}")),
             None if self.nodes.len() > 1 => all.push("converge did not run".to_owned()),
+            None => {}
+        }
+        match &self.compared {
+            Some(Ok(compared)) if compared.is_equal() => {}
+            Some(Ok(compared)) => all.push(format!(
+                "the files differ in {} places: {}",
+                compared.differences,
+                compared.named.join("; ")
+            )),
+            Some(Err(why)) => all.push(format!("the files cannot be compared: {why}")),
+            None if self.nodes.len() > 1 => all.push("the files were not compared".to_owned()),
             None => {}
         }
         all.extend(self.nodes.iter().flat_map(NodeReport::objections));
@@ -278,6 +293,13 @@ impl fmt::Display for Report {
         }
         if let Some((code, text)) = &self.converge {
             writeln!(f, "converge (exit {code}):\n{text}")?;
+        }
+        if let Some(Ok(compared)) = &self.compared {
+            writeln!(
+                f,
+                "C SQLite compared {} tables and {} rows of both stopped files: {} differences\n",
+                compared.tables, compared.rows, compared.differences
+            )?;
         }
         let objections = self.objections();
         for objection in &objections {
