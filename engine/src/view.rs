@@ -82,6 +82,14 @@ impl<'c> ReadView<'c> {
         Ok(rows)
     }
 
+    /// Runs several queries inside the view, for readers that also work outside one.
+    pub(crate) fn with<T>(&mut self, work: impl FnOnce(&mut Connection) -> Result<T>) -> Result<T> {
+        self.check_open()?;
+        let outcome = work(self.connection)?;
+        self.check_open()?;
+        Ok(outcome)
+    }
+
     /// The pages of this snapshot.
     pub fn watermark(&mut self) -> Result<Watermark> {
         self.check_open()?;

@@ -1,0 +1,292 @@
+//! Reading a batch: the stretch of the log and the rows it names, as they are now.
+//!
+//! All of it happens in one read view, so head, keys and rows belong together and H is the
+//! view's head. A batch cannot be cut below "everything since P": the rows are those of H.
+//! What can be bounded is its cost, and a batch that would cost more than a snapshot is not
+//! read to its end.
+//!
+//! Rows are fetched by their keys. Keys that lie close together are read as one range (bulk
+//! loads are nothing else), the others in lists of [`LIST_KEYS`]; either way a row that is
+//! gone is simply not among the answers, so no column has to stand for "absent".
+
+use std::path::Path;
+
+use crate::adapter::Connection;
+use crate::batch::{Batch, BatchWriter, Header};
+use crate::change::{LogItem, Seq};
+use crate::error::{Error, Result};
+use crate::finals::{Finals, FinalsKnown};
+use crate::log;
+use crate::meta;
+use crate::plan;
+use crate::shape::Shape;
+use crate::spool::{SPOOL_MEMORY_DEFAULT, Spool};
+use crate::value::Value;
+use crate::view::ReadView;
+
+/// Keys of one SELECT … IN (…).
+const LIST_KEYS: usize = 64;
+/// Keys at most so far apart are read as one range, with what lies between them.
+const RANGE_GAP_MAX: u64 = 4;
+/// A range is worth its own statement from this many keys on.
+const RANGE_KEYS_MIN: usize = 16;
+
+/// What a batch may cost before a snapshot is the better way.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchLimits {
+    /// Touched keys at most.
+    pub keys_max: u64,
+    /// Encoded bytes at most.
+    pub bytes_max: u64,
+    /// Bytes of the spool that stay in memory.
+    pub memory_max: usize,
+    /// When the view's head was committed, in milliseconds since 1970 by the source's clock,
+    /// if known; it is passed on in the batch's header.
+    pub committed_ms: i64,
+}
+
+impl Default for BatchLimits {
+    fn default() -> Self {
+        Self {
+            keys_max: 50_000_000,
+            bytes_max: 16 << 30,
+            memory_max: SPOOL_MEMORY_DEFAULT,
+            committed_ms: 0,
+        }
+    }
+}
+
+impl ReadView<'_> {
+    /// Reads the batch from `from` to this view's head. `None` when there is nothing new.
+    ///
+    /// [`Error::SnapshotRequired`] when `from` lies below the floor or beyond the head, or
+    /// when the batch passes a limit. `known` remembers which final values the receiver has;
+    /// throw it away with the stream.
+    pub fn read_batch(
+        &mut self,
+        from: Seq,
+        known: &mut FinalsKnown,
+        spool_dir: &Path,
+        limits: &BatchLimits,
+    ) -> Result<Option<Batch>> {
+        let to = self.head();
+        if from == to {
+            return Ok(None);
+        }
+        let (batch, finals) = self.with(|connection| {
+            check_from(connection, from, to)?;
+            let items = log::read_slice(connection, from, to)?;
+            check_keys(&items, limits)?;
+            let header = Header {
+                from,
+                to,
+                committed_ms: limits.committed_ms,
+            };
+            let spool = Spool::new(spool_dir, limits.memory_max);
+            let writer = BatchWriter::begin(spool, header)?;
+            write_batch(connection, writer, &items, known, limits)
+        })?;
+        known.note(&finals);
+        Ok(Some(batch))
+    }
+}
+
+fn check_from(connection: &mut Connection, from: Seq, to: Seq) -> Result<()> {
+    if from > to {
+        return Err(Error::SnapshotRequired(format!(
+            "position {from} lies beyond this log, which ends at {to}"
+        )));
+    }
+    let floor = meta::floor(connection)?;
+    if from < floor {
+        return Err(Error::SnapshotRequired(format!(
+            "the log begins after {floor}, so position {from} cannot be fed from it"
+        )));
+    }
+    Ok(())
+}
+
+fn check_keys(items: &[LogItem], limits: &BatchLimits) -> Result<()> {
+    let keys: u64 = items
+        .iter()
+        .map(|item| match item {
+            LogItem::Interval(interval) => interval.keys(),
+            LogItem::Ddl(_) => 0,
+        })
+        .sum();
+    if keys > limits.keys_max {
+        return Err(too_large(keys, "keys", limits.keys_max));
+    }
+    Ok(())
+}
+
+fn write_batch(
+    connection: &mut Connection,
+    mut writer: BatchWriter,
+    items: &[LogItem],
+    known: &FinalsKnown,
+    limits: &BatchLimits,
+) -> Result<(Batch, Finals)> {
+    for item in items {
+        writer.item(item)?;
+    }
+    for (table, keys) in plan::plan(items)?.puts {
+        write_rows(connection, &mut writer, &table, &keys, limits)?;
+    }
+    let finals = Finals::read(connection)?;
+    let changed = known.changed(&finals);
+    if changed.sequences {
+        writer.sequences(&finals.sequences)?;
+    }
+    if changed.header {
+        writer.pragmas(finals.header)?;
+    }
+    if changed.triggers {
+        writer.triggers(&finals.triggers)?;
+    }
+    Ok((writer.finish()?, finals))
+}
+
+fn write_rows(
+    connection: &mut Connection,
+    writer: &mut BatchWriter,
+    table: &str,
+    keys: &[i64],
+    limits: &BatchLimits,
+) -> Result<()> {
+    let shape = Shape::find(connection, table)?.ok_or_else(|| {
+        Error::Corrupt(format!("the log names table {table}, which does not exist"))
+    })?;
+    writer.table(&shape.name, &shape.columns)?;
+    let mut rows = RowWriter {
+        connection,
+        writer,
+        limits,
+        by_range: format!(
+            "SELECT {} FROM {} NOT INDEXED WHERE {rowid} BETWEEN ? AND ? ORDER BY {rowid}",
+            shape.list(),
+            shape.table(),
+            rowid = shape.rowid,
+        ),
+        by_list: format!(
+            "SELECT {} FROM {} NOT INDEXED WHERE {rowid} IN ({}) ORDER BY {rowid}",
+            shape.list(),
+            shape.table(),
+            ["?"; LIST_KEYS].join(", "),
+            rowid = shape.rowid,
+        ),
+    };
+    for stretch in stretches(keys) {
+        match stretch {
+            Stretch::Range(keys) => rows.write_range(keys)?,
+            Stretch::Scattered(keys) => rows.write_scattered(keys)?,
+        }
+    }
+    Ok(())
+}
+
+struct RowWriter<'a> {
+    connection: &'a mut Connection,
+    writer: &'a mut BatchWriter,
+    limits: &'a BatchLimits,
+    by_range: String,
+    by_list: String,
+}
+
+impl RowWriter<'_> {
+    fn write_range(&mut self, keys: &[i64]) -> Result<()> {
+        let ends = [keys[0].into(), keys[keys.len() - 1].into()];
+        let mut wanted = keys.iter().copied().peekable();
+        let (writer, limits) = (&mut *self.writer, self.limits);
+        self.connection.query(&self.by_range, &ends, |row| {
+            let rowid = row.integer(0)?;
+            while wanted.next_if(|key| *key < rowid).is_some() {}
+            if wanted.next_if_eq(&rowid).is_some() {
+                writer.row(rowid, row.values().skip(1))?;
+                check_bytes(writer, limits)?;
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    fn write_scattered(&mut self, keys: &[i64]) -> Result<()> {
+        for keys in keys.chunks(LIST_KEYS) {
+            // A short list is filled up with its last key, which is found once all the same.
+            let last = keys[keys.len() - 1];
+            let filled = keys.iter().copied().chain(std::iter::repeat(last));
+            let params: Vec<Value> = filled.take(LIST_KEYS).map(Value::Integer).collect();
+            let (writer, limits) = (&mut *self.writer, self.limits);
+            self.connection.query(&self.by_list, &params, |row| {
+                writer.row(row.integer(0)?, row.values().skip(1))?;
+                check_bytes(writer, limits)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn check_bytes(writer: &BatchWriter, limits: &BatchLimits) -> Result<()> {
+    if writer.len() > limits.bytes_max {
+        return Err(too_large(writer.len(), "bytes", limits.bytes_max));
+    }
+    Ok(())
+}
+
+fn too_large(size: u64, unit: &str, limit: u64) -> Error {
+    Error::SnapshotRequired(format!(
+        "the backlog holds at least {size} {unit}; beyond {limit} a snapshot is cheaper"
+    ))
+}
+
+/// Keys that are read together.
+#[derive(Debug, PartialEq)]
+enum Stretch<'a> {
+    Range(&'a [i64]),
+    Scattered(&'a [i64]),
+}
+
+/// Cuts ascending keys into ranges and what lies scattered between them, in order.
+fn stretches(keys: &[i64]) -> Vec<Stretch<'_>> {
+    let mut stretches = Vec::new();
+    let mut scattered_from = 0;
+    let mut start = 0;
+    while start < keys.len() {
+        let mut end = start + 1;
+        while end < keys.len() && keys[end].abs_diff(keys[end - 1]) <= RANGE_GAP_MAX {
+            end += 1;
+        }
+        if end - start >= RANGE_KEYS_MIN {
+            if scattered_from < start {
+                stretches.push(Stretch::Scattered(&keys[scattered_from..start]));
+            }
+            stretches.push(Stretch::Range(&keys[start..end]));
+            scattered_from = end;
+        }
+        start = end;
+    }
+    if scattered_from < keys.len() {
+        stretches.push(Stretch::Scattered(&keys[scattered_from..]));
+    }
+    stretches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn close_keys_form_a_range_and_the_others_a_list() {
+        let dense: Vec<i64> = (100..120).collect();
+        let mut keys = vec![i64::MIN, 7, 9];
+        keys.extend(&dense);
+        keys.extend([500, i64::MAX]);
+        let expected = [
+            Stretch::Scattered(&keys[..3]),
+            Stretch::Range(&dense),
+            Stretch::Scattered(&keys[23..]),
+        ];
+        assert_eq!(stretches(&keys), expected);
+        assert!(stretches(&[]).is_empty());
+    }
+}
