@@ -19,13 +19,14 @@ use crate::batch::{BatchReader, Header, Record};
 use crate::change::{LogItem, Seq};
 use crate::codec;
 use crate::error::{Error, Result};
-use crate::finals::{self, HeaderValues, Sequence, Trigger};
+use crate::finals::{self, HeaderValues, Sequence};
 use crate::log::{COMMIT_RECORD, INSERT_RECORD};
 use crate::names;
 use crate::plan::{self, Plan};
-use crate::shape::Shape;
+use crate::schema::{TableShape, table_shape};
 use crate::spool::Spool;
 use crate::store::Store;
+use crate::triggers::{self, Trigger};
 use crate::value::{Value, ValueRef};
 use crate::view::read_head;
 
@@ -53,7 +54,7 @@ impl Applier {
     pub fn open(store: &Store) -> Result<Self> {
         let mut connection = store.applying()?;
         in_transaction(&mut connection, |connection| {
-            finals::put_triggers_to_sleep(connection)?;
+            triggers::put_to_sleep(connection)?;
             Ok(())
         })?;
         let position = read_head(&mut connection)?;
@@ -219,13 +220,14 @@ impl<'c> Apply<'c> {
 
     fn delete(&mut self, table: &str, keys: &[i64]) -> Result<()> {
         let shape = self.shape(table)?;
-        let sql = format!("SELECT max({}) FROM {}", shape.rowid, shape.table());
+        let (table, rowid) = (shape.quoted_name(), names::quote(&shape.rowid_alias));
+        let sql = format!("SELECT max({rowid}) FROM {table}");
         let Some(highest) = self.connection.query_integer(&sql, &[])? else {
             return Ok(());
         };
         // Keys beyond the last row are new ones: a bulk load deletes nothing.
         let present = keys.partition_point(|key| *key <= highest);
-        let sql = format!("DELETE FROM {} WHERE {} = ?", shape.table(), shape.rowid);
+        let sql = format!("DELETE FROM {table} WHERE {rowid} = ?");
         for &key in &keys[..present] {
             self.run_on_row(&sql, std::iter::once(ValueRef::Integer(key)))?;
         }
@@ -258,9 +260,10 @@ impl<'c> Apply<'c> {
         })?;
         self.target = Some(Target {
             insert: format!(
-                "INSERT INTO {}({}) VALUES (?{})",
-                shape.table(),
-                shape.list(),
+                "INSERT INTO {}({}, {}) VALUES (?{})",
+                shape.quoted_name(),
+                names::quote(&shape.rowid_alias),
+                shape.column_list(),
                 ", ?".repeat(columns.len())
             ),
             keys: keys.into_iter(),
@@ -313,7 +316,7 @@ impl<'c> Apply<'c> {
             finals::write_header(self.connection, header)?;
         }
         if let Some(triggers) = last.triggers {
-            finals::write_dormant(self.connection, &triggers)?;
+            triggers::replace_dormant(self.connection, &triggers)?;
         }
         check_open(self.connection)
     }
@@ -376,8 +379,8 @@ impl<'c> Apply<'c> {
         Ok(())
     }
 
-    fn shape(&mut self, table: &str) -> Result<Shape> {
-        let shape = Shape::find(self.connection, table)?;
+    fn shape(&mut self, table: &str) -> Result<TableShape> {
+        let shape = table_shape(self.connection, table)?;
         shape.ok_or_else(|| {
             Error::Diverging(format!("the batch names table {table}, which is not here"))
         })

@@ -19,8 +19,9 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::change::{Ddl, Interval, LogItem, Seq};
 use crate::codec::{self, Reader};
 use crate::error::{Error, Result};
-use crate::finals::{HeaderValues, Sequence, Trigger};
+use crate::finals::{HeaderValues, Sequence};
 use crate::spool::{Spool, SpoolReader};
+use crate::triggers::Trigger;
 use crate::value::ValueRef;
 
 /// The first bytes of a batch; the digit is the version of the format.

@@ -18,8 +18,9 @@ use crate::error::{Error, Result};
 use crate::finals::{Finals, FinalsKnown};
 use crate::log;
 use crate::meta;
+use crate::names;
 use crate::plan;
-use crate::shape::Shape;
+use crate::schema::{TableShape, table_shape};
 use crate::spool::{SPOOL_MEMORY_DEFAULT, Spool};
 use crate::value::Value;
 use crate::view::ReadView;
@@ -154,27 +155,16 @@ fn write_rows(
     keys: &[i64],
     limits: &BatchLimits,
 ) -> Result<()> {
-    let shape = Shape::find(connection, table)?.ok_or_else(|| {
+    let shape = table_shape(connection, table)?.ok_or_else(|| {
         Error::Corrupt(format!("the log names table {table}, which does not exist"))
     })?;
     writer.table(&shape.name, &shape.columns)?;
     let mut rows = RowWriter {
+        by_range: select(&shape, "BETWEEN ? AND ?"),
+        by_list: select(&shape, &format!("IN ({})", ["?"; LIST_KEYS].join(", "))),
         connection,
         writer,
         limits,
-        by_range: format!(
-            "SELECT {} FROM {} NOT INDEXED WHERE {rowid} BETWEEN ? AND ? ORDER BY {rowid}",
-            shape.list(),
-            shape.table(),
-            rowid = shape.rowid,
-        ),
-        by_list: format!(
-            "SELECT {} FROM {} NOT INDEXED WHERE {rowid} IN ({}) ORDER BY {rowid}",
-            shape.list(),
-            shape.table(),
-            ["?"; LIST_KEYS].join(", "),
-            rowid = shape.rowid,
-        ),
     };
     for stretch in stretches(keys) {
         match stretch {
@@ -183,6 +173,15 @@ fn write_rows(
         }
     }
     Ok(())
+}
+
+fn select(shape: &TableShape, which: &str) -> String {
+    let rowid = names::quote(&shape.rowid_alias);
+    format!(
+        "SELECT {rowid}, {} FROM {} NOT INDEXED WHERE {rowid} {which} ORDER BY {rowid}",
+        shape.column_list(),
+        shape.quoted_name(),
+    )
 }
 
 struct RowWriter<'a> {

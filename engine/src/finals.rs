@@ -16,6 +16,7 @@ use crate::codec;
 use crate::error::{Error, Result};
 use crate::names;
 use crate::store::table_exists;
+use crate::triggers::{self, Trigger};
 use crate::value::Value;
 
 /// The last number that an AUTOINCREMENT table gave out.
@@ -34,15 +35,6 @@ pub struct HeaderValues {
     pub user_version: i64,
     /// `PRAGMA application_id`.
     pub application_id: i64,
-}
-
-/// A trigger: its name and its text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trigger {
-    /// Its name.
-    pub name: String,
-    /// The text that creates it.
-    pub sql: String,
 }
 
 /// All final values at one position.
@@ -81,7 +73,7 @@ impl Finals {
         Ok(Self {
             sequences: read_sequences(connection)?,
             header: read_header(connection)?,
-            triggers: read_triggers(connection)?,
+            triggers: triggers::trigger_set(connection)?,
         })
     }
 
@@ -192,103 +184,6 @@ pub fn write_header(connection: &mut Connection, wanted: HeaderValues) -> Result
             "the header was set to {wanted:?} but reads back as {written:?}"
         )))
     }
-}
-
-/// The trigger set, oldest first, whether awake or dormant. Both at once is never right.
-pub fn read_triggers(connection: &mut Connection) -> Result<Vec<Trigger>> {
-    let live = live_triggers(connection)?;
-    let dormant = dormant_triggers(connection)?;
-    match (live.is_empty(), dormant.is_empty()) {
-        (_, true) => Ok(live),
-        (true, _) => Ok(dormant),
-        (false, false) => Err(Error::Diverging(
-            "this copy has triggers both awake and dormant".into(),
-        )),
-    }
-}
-
-/// The triggers that fire here.
-pub fn live_triggers(connection: &mut Connection) -> Result<Vec<Trigger>> {
-    read_trigger_rows(
-        connection,
-        "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' ORDER BY rowid",
-    )
-}
-
-/// The triggers that would fire if this copy were the primary.
-pub fn dormant_triggers(connection: &mut Connection) -> Result<Vec<Trigger>> {
-    let sql = format!(
-        "SELECT name, sql FROM {} ORDER BY ordinal",
-        names::DORMANT_TABLE
-    );
-    read_trigger_rows(connection, &sql)
-}
-
-/// Replaces the dormant set.
-pub fn write_dormant(connection: &mut Connection, triggers: &[Trigger]) -> Result<()> {
-    let table = names::DORMANT_TABLE;
-    connection.execute(&format!("DELETE FROM {table}"), &[])?;
-    let insert = format!("INSERT INTO {table}(ordinal, name, sql) VALUES (?, ?, ?)");
-    for (ordinal, trigger) in (1i64..).zip(triggers) {
-        let row = [
-            ordinal.into(),
-            trigger.name.as_str().into(),
-            trigger.sql.as_str().into(),
-        ];
-        connection.execute(&insert, &row)?;
-    }
-    Ok(())
-}
-
-/// Puts every live trigger to sleep, inside the caller's transaction. Returns how many.
-pub fn put_triggers_to_sleep(connection: &mut Connection) -> Result<usize> {
-    let live = live_triggers(connection)?;
-    if live.is_empty() {
-        return Ok(0);
-    }
-    read_triggers(connection)?;
-    for trigger in &live {
-        let drop = format!("DROP TRIGGER {}", names::quote(&trigger.name));
-        connection.execute(&drop, &[])?;
-    }
-    write_dormant(connection, &live)?;
-    Ok(live.len())
-}
-
-/// Wakes the dormant triggers in their order, inside the caller's transaction.
-pub fn wake_triggers(connection: &mut Connection) -> Result<usize> {
-    let dormant = read_triggers(connection)?;
-    if dormant_triggers(connection)?.is_empty() {
-        return Ok(0);
-    }
-    for trigger in &dormant {
-        connection.execute(&trigger.sql, &[])?;
-    }
-    write_dormant(connection, &[])?;
-    let awake = live_triggers(connection)?;
-    let same = |a: &Trigger, b: &Trigger| names::same(&a.name, &b.name);
-    let in_order = awake.iter().zip(&dormant).all(|(a, b)| same(a, b));
-    if awake.len() == dormant.len() && in_order {
-        Ok(awake.len())
-    } else {
-        Err(Error::Diverging(format!(
-            "{} triggers were woken but {} are awake, or in another order",
-            dormant.len(),
-            awake.len()
-        )))
-    }
-}
-
-fn read_trigger_rows(connection: &mut Connection, sql: &str) -> Result<Vec<Trigger>> {
-    let mut triggers = Vec::new();
-    connection.query(sql, &[], |row| {
-        triggers.push(Trigger {
-            name: row.text(0)?.to_owned(),
-            sql: row.text(1)?.to_owned(),
-        });
-        Ok(())
-    })?;
-    Ok(triggers)
 }
 
 fn hash_sequences(sequences: &[Sequence]) -> u128 {

@@ -12,6 +12,7 @@ use crate::change::Seq;
 use crate::error::{Error, Result};
 use crate::names;
 use crate::value::Value;
+use crate::view::Reads;
 
 const CLUSTER_ID: &str = "cluster_id";
 const FLOOR: &str = "floor";
@@ -57,8 +58,8 @@ impl std::fmt::Display for ClusterId {
 }
 
 /// The cluster this copy belongs to; `None` before it belongs to any.
-pub fn cluster_id(connection: &mut Connection) -> Result<Option<ClusterId>> {
-    match read(connection, CLUSTER_ID)? {
+pub fn cluster_id(source: &mut impl Reads) -> Result<Option<ClusterId>> {
+    match read(source, CLUSTER_ID)? {
         None => Ok(None),
         Some(value) => value
             .as_text()
@@ -80,8 +81,8 @@ pub fn set_cluster_id(connection: &mut Connection, id: ClusterId) -> Result<()> 
 }
 
 /// The floor of this copy's log.
-pub fn floor(connection: &mut Connection) -> Result<Seq> {
-    match read(connection, FLOOR)? {
+pub fn floor(source: &mut impl Reads) -> Result<Seq> {
+    match read(source, FLOOR)? {
         None => Ok(Seq::ZERO),
         Some(value) => value
             .as_integer()
@@ -105,10 +106,14 @@ pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<()> {
     getrandom::fill(bytes).map_err(|e| Error::Io(format!("no randomness: {e}")))
 }
 
-fn read(connection: &mut Connection, key: &str) -> Result<Option<Value>> {
+fn read(source: &mut impl Reads, key: &str) -> Result<Option<Value>> {
     let sql = format!("SELECT value FROM {} WHERE key = ?", names::META_TABLE);
-    let mut rows = connection.query_all(&sql, &[key.into()])?;
-    Ok(rows.pop().and_then(|mut row| row.pop()))
+    let mut found = None;
+    source.read(&sql, &[key.into()], |row| {
+        found = Some(row.value(0)?);
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 fn write(connection: &mut Connection, key: &str, value: &Value) -> Result<()> {

@@ -10,10 +10,11 @@
 use crate::adapter::Connection;
 use crate::change::Seq;
 use crate::error::{Error, Result};
-use crate::finals;
 use crate::logged::{self, Ledger};
 use crate::meta::{self, ClusterId};
 use crate::names;
+use crate::triggers;
+use crate::view::Reads;
 
 /// One opening.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,13 +45,13 @@ pub enum NextEpoch {
 }
 
 /// All openings, oldest first. Read them in the transaction of whatever they are compared with.
-pub fn openings(connection: &mut Connection) -> Result<Vec<Opening>> {
+pub fn openings(source: &mut impl Reads) -> Result<Vec<Opening>> {
     let sql = format!(
         "SELECT epoch, nonce, first_seq, node, opened_ms, why FROM {} ORDER BY id",
         names::HISTORY_TABLE
     );
     let mut openings = Vec::new();
-    connection.query(&sql, &[], |row| {
+    source.read(&sql, &[], |row| {
         let number = |value: i64| u64::try_from(value).map_err(|_| not_an_opening());
         let crate::ValueRef::Blob(nonce) = row.get(1) else {
             return Err(not_an_opening());
@@ -115,7 +116,7 @@ fn open_inside(
     if present.is_empty() {
         begin_history(connection, &opening)?;
     }
-    finals::wake_triggers(connection)?;
+    triggers::wake(connection)?;
     ledger.seal(connection)?;
     Ok(opening)
 }

@@ -21,9 +21,10 @@ use crate::finals::{self, FinalsKnown};
 use crate::logged::{self, Ledger};
 use crate::names;
 use crate::openings::{NextEpoch, open_as_primary};
-use crate::shape::Shape;
+use crate::schema::table_shape;
 use crate::spool::{PART_BYTES_MAX, SPOOL_MEMORY_DEFAULT, Spool};
 use crate::store::{Store, Synchronous};
+use crate::triggers;
 use crate::value::Value;
 use crate::view::{ReadView, read_head};
 
@@ -383,7 +384,7 @@ fn schema_text(connection: &mut Connection) -> Result<String> {
 
 fn trigger_text(connection: &mut Connection) -> Result<String> {
     let mut text = String::new();
-    for trigger in finals::read_triggers(connection)? {
+    for trigger in triggers::trigger_set(connection)? {
         let statement = ddl::parse_one(&trigger.sql)?;
         assert_eq!(DdlEffect::of_statement(&statement), DdlEffect::Trigger);
         text.push_str(&format!("\n  {}: {statement}", ddl::fold(&trigger.name)));
@@ -419,10 +420,15 @@ fn compare_rows(
 
 fn encoded_rows(connection: &mut Connection, table: &str) -> Result<BTreeMap<i64, Vec<u8>>> {
     let mut rows = BTreeMap::new();
-    let Some(shape) = Shape::find(connection, table)? else {
+    let Some(shape) = table_shape(connection, table)? else {
         return Ok(rows);
     };
-    let sql = format!("SELECT {} FROM {} NOT INDEXED", shape.list(), shape.table());
+    let sql = format!(
+        "SELECT {}, {} FROM {} NOT INDEXED",
+        names::quote(&shape.rowid_alias),
+        shape.column_list(),
+        shape.quoted_name()
+    );
     connection.query(&sql, &[], |row| {
         let mut bytes = Vec::new();
         for value in row.values().skip(1) {

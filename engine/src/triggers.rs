@@ -50,21 +50,28 @@ pub fn put_to_sleep(connection: &mut Connection) -> Result<usize> {
         return Ok(0);
     }
     let set = trigger_set(connection)?;
-    let sql = format!(
-        "INSERT INTO {} (ordinal, name, sql) VALUES (?, ?, ?)",
-        names::DORMANT_TABLE
-    );
-    for (ordinal, trigger) in (1..).zip(&set) {
+    for trigger in &live {
+        let drop = format!("DROP TRIGGER {}", names::quote(&trigger.name));
+        connection.execute(&drop, &[])?;
+    }
+    replace_dormant(connection, &set)?;
+    Ok(set.len())
+}
+
+/// Makes the dormant set exactly this one. Runs in the caller's transaction.
+pub fn replace_dormant(connection: &mut Connection, set: &[Trigger]) -> Result<()> {
+    let table = names::DORMANT_TABLE;
+    connection.execute(&format!("DELETE FROM {table}"), &[])?;
+    let insert = format!("INSERT INTO {table} (ordinal, name, sql) VALUES (?, ?, ?)");
+    for (ordinal, trigger) in (1..).zip(set) {
         let row = [
             Value::Integer(ordinal),
             trigger.name.as_str().into(),
             trigger.sql.as_str().into(),
         ];
-        connection.execute(&sql, &row)?;
-        let drop = format!("DROP TRIGGER {}", names::quote(&trigger.name));
-        connection.execute(&drop, &[])?;
+        connection.execute(&insert, &row)?;
     }
-    Ok(set.len())
+    Ok(())
 }
 
 /// Makes the dormant triggers again, in order. Runs in the caller's transaction. Returns how
