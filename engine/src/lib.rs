@@ -50,6 +50,8 @@ pub mod store;
 #[doc(hidden)]
 pub mod testing;
 mod transaction;
+mod transaction_thread;
+mod transactions;
 pub mod triggers;
 pub mod trim;
 pub mod value;
