@@ -12,11 +12,12 @@ use tokio::sync::oneshot;
 
 use crate::adapter::{Connection, Description};
 use crate::error::{Error, Result};
+use crate::logged;
 use crate::queue::Popped;
 use crate::result::ResultSet;
 use crate::shared::{STACK_BYTES, Shared};
 use crate::statement::{self, RunLimits, Statement};
-use crate::view::snapshot_head;
+use crate::view::read_head;
 
 /// How long a reader sleeps before it looks again whether there is work: a formality, since
 /// it is woken.
@@ -42,7 +43,6 @@ pub(crate) fn spawn(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
         .map(|slot| {
             let mut reader = Reader {
                 connection: Some(shared.store.reader()?),
-                describing: None,
                 shared: shared.clone(),
                 slot,
             };
@@ -59,7 +59,6 @@ struct Reader {
     shared: Arc<Shared>,
     slot: usize,
     connection: Option<Connection>,
-    describing: Option<Connection>,
 }
 
 impl Reader {
@@ -71,8 +70,7 @@ impl Reader {
                 Popped::Closed => break,
             }
         }
-        let connections = [self.connection.take(), self.describing.take()];
-        for connection in connections.into_iter().flatten() {
+        if let Some(connection) = self.connection.take() {
             self.shared.retire(connection);
         }
     }
@@ -85,25 +83,12 @@ impl Reader {
                 }
             }
             ReadJob::Describe { sql, respond } => {
-                respond.send(self.describe(&sql)).ok();
+                let described = self.with_connection(|connection| {
+                    explaining(connection, |connection| connection.describe(&sql))
+                });
+                respond.send(described).ok();
             }
         }
-    }
-
-    /// The engine prepares no write on a connection that only reads, so a describing
-    /// connection is an ordinary one that never runs anything.
-    fn describe(&mut self, sql: &str) -> Result<Description> {
-        let mut connection = match self.describing.take() {
-            Some(connection) => connection,
-            None => self.shared.store.internal()?,
-        };
-        let described = connection.describe(sql);
-        if connection.is_broken() {
-            self.shared.retire(connection);
-        } else {
-            self.describing = Some(connection);
-        }
-        described
     }
 
     fn query(&mut self, statement: &Statement) -> Result<ResultSet> {
@@ -137,14 +122,39 @@ impl Reader {
     }
 }
 
+/// Lets a reader prepare a write, to explain or describe it: the engine refuses to compile
+/// one while only queries are allowed. Nothing that changes rows is ever run here.
+fn explaining<T>(
+    connection: &mut Connection,
+    run: impl FnOnce(&mut Connection) -> Result<T>,
+) -> Result<T> {
+    connection.execute("PRAGMA query_only = 0", &[])?;
+    let outcome = run(connection);
+    connection.execute("PRAGMA query_only = 1", &[])?;
+    outcome
+}
+
+fn is_explain(sql: &str) -> bool {
+    let head = sql.trim_start().get(..7);
+    head.is_some_and(|head| head.eq_ignore_ascii_case("EXPLAIN"))
+}
+
 fn read_once(
     connection: &mut Connection,
     statement: &Statement,
     limits: RunLimits,
 ) -> Result<ResultSet> {
     connection.execute("BEGIN", &[])?;
-    let head = snapshot_head(connection)?;
-    let mut result = statement::run(connection, statement, limits)?;
+    // Before anything was ever captured there is no log to ask.
+    let head = match logged::head(connection) {
+        Ok(head) => head,
+        Err(_) => read_head(connection)?,
+    };
+    let mut result = if is_explain(statement.sql()) {
+        explaining(connection, |c| statement::run(c, statement, limits))?
+    } else {
+        statement::run(connection, statement, limits)?
+    };
     if connection.is_autocommit() {
         return Err(Error::Io("a read ended its own transaction".into()));
     }

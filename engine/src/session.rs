@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use crate::adapter::Description;
+use crate::adapter::{Column, Description};
 use crate::cancel::{Cancel, CancelOnDrop};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -25,7 +25,8 @@ use crate::shared::Shared;
 use crate::statement::{Reply, Statement};
 use crate::statement_gate::{self, Inspected, Kind, SessionValues};
 use crate::stats::{Asked, Family};
-use crate::transactions::{OpenTransaction, RunStep, Step};
+use crate::transaction::{OpenTransaction, RunStep, Step};
+use crate::value::Value;
 use crate::writer::{WriteJob, WriterJob};
 
 /// See the module's head.
@@ -268,7 +269,15 @@ impl Session {
             self.foreign_keys = on;
             return ResultSet::default();
         }
-        ResultSet::foreign_keys(self.foreign_keys)
+        ResultSet {
+            columns: vec![Column {
+                name: "foreign_keys".into(),
+                decltype: None,
+            }],
+            rows: vec![vec![Value::Integer(i64::from(self.foreign_keys))]],
+            rows_read: 1,
+            ..ResultSet::default()
+        }
     }
 
     fn keep(&mut self, reply: Reply) -> ResultSet {

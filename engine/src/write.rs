@@ -6,7 +6,7 @@
 //! asks from within a trigger, and read out afterwards.
 
 use crate::adapter::Connection;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::logged::{self, Ledger};
 use crate::names;
 use crate::result::ResultSet;
@@ -40,7 +40,12 @@ pub(crate) fn run(
         _ => {
             let result = statement::run(connection, statement, limits)?;
             let changes = i64::try_from(result.changes).unwrap_or(i64::MAX);
-            ledger.wrote(changes, may_be_quiet(statement.sql()));
+            let counted = if may_overcount(statement.sql()) {
+                0
+            } else {
+                changes
+            };
+            ledger.wrote(counted, may_be_quiet(statement.sql()));
             result
         }
     };
@@ -50,16 +55,20 @@ pub(crate) fn run(
     Ok(Reply { result, values })
 }
 
-/// True for errors after which nothing must be undone by us: for a constraint the engine has
-/// undone the statement, or kept the rows that OR FAIL keeps. Either is what SQLite does.
-pub(crate) fn is_settled(error: &Error) -> bool {
-    matches!(error, Error::Sql { code, .. } if code.starts_with("SQLITE_CONSTRAINT"))
-}
-
 /// An INSERT whose rows were all ignored may still have moved a sequence, which leaves no
 /// log row. UPDATE and DELETE without rows do nothing at all.
 fn may_be_quiet(sql: &str) -> bool {
     !starts_with_word(sql, "UPDATE") && !starts_with_word(sql, "DELETE")
+}
+
+/// The engine counts rows that it sets aside for a window function as changed. Those can only
+/// come from a SELECT (they may hide in a view), so the ledger trusts the count of statements
+/// without one.
+fn may_overcount(sql: &str) -> bool {
+    const SELECT: &[u8] = b"SELECT";
+    sql.as_bytes()
+        .windows(SELECT.len())
+        .any(|word| word.eq_ignore_ascii_case(SELECT))
 }
 
 fn starts_with_word(sql: &str, word: &str) -> bool {
@@ -100,9 +109,7 @@ impl Mark {
             values.last_insert_rowid = rowid;
         }
         values.changes = i64::try_from(result.changes).unwrap_or(i64::MAX);
-        // The engine counts each captured row a second time, for its log row.
-        let counted = (connection.total_changes() - self.total_changes) / 2;
-        values.total_changes += counted.max(values.changes);
+        values.total_changes += connection.total_changes() - self.total_changes;
         values
     }
 }
