@@ -15,6 +15,7 @@ pub mod plant;
 pub mod proxy;
 pub mod readiness;
 pub mod rng;
+pub mod served;
 pub mod storm;
 pub mod stream;
 pub mod workload;
