@@ -1,1 +1,9 @@
-//! Placeholder.
+//! `tidegate`: the daemon and its commands.
+//!
+//! Composes the other crates: who is who, may this node serve, and the doors for clients
+//! and operators. It alone reads configuration, environment and signals.
+
+pub mod autosize;
+pub mod config;
+pub mod tasks;
+pub mod telemetry;
