@@ -5,5 +5,10 @@
 
 pub mod autosize;
 pub mod config;
+pub mod front;
+pub mod health;
+pub mod metrics;
+pub mod readiness;
+pub mod status;
 pub mod tasks;
 pub mod telemetry;
