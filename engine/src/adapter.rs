@@ -69,6 +69,13 @@ pub struct Description {
     pub parameters: Vec<Option<String>>,
 }
 
+/// The capture setting of a connection, to be given to others. Setting it by PRAGMA waits for
+/// the engine's write lock; handing on what a PRAGMA has once set does not.
+#[derive(Clone)]
+pub struct CaptureSetting {
+    inner: tc::CaptureDataChangesInfo,
+}
+
 /// Values for the parameters of one run of a statement.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Bindings<'a> {
@@ -265,6 +272,19 @@ impl Connection {
     /// Row id of the last insert of this connection.
     pub fn last_insert_rowid(&self) -> i64 {
         self.inner.last_insert_rowid()
+    }
+
+    /// The capture setting in force; `None` when capture is off.
+    pub fn capture_setting(&self) -> Option<CaptureSetting> {
+        let info = self.inner.get_capture_data_changes_info().clone();
+        info.map(|inner| CaptureSetting { inner })
+    }
+
+    /// Takes over the capture setting of another connection of this database.
+    pub fn set_capture_setting(&mut self, setting: &CaptureSetting) {
+        self.cache.clear();
+        self.inner
+            .set_capture_data_changes_info(Some(setting.inner.clone()));
     }
 
     /// Rows changed by the last statement.

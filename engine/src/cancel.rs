@@ -16,6 +16,8 @@ pub(crate) enum Reason {
     ClientGone,
     /// It kept the write-ahead log from being checkpointed.
     Checkpoint,
+    /// The node closes.
+    Closing,
 }
 
 /// See the module's head.

@@ -11,7 +11,6 @@
 //! that stand in the way are interrupted and open read transactions are rolled back. Reads of
 //! our own (tail, digest, snapshot) are short or bounded by themselves and are waited for.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -136,11 +135,6 @@ impl Checkpointer {
 /// Stops the clients' reads: those outside transactions are interrupted, transactions that
 /// hold a snapshot without the permit are rolled back.
 fn interrupt_reads(shared: &Shared) {
-    for slot in &shared.reading {
-        let reading = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(cancel) = reading.as_ref() {
-            cancel.cancel(Reason::Checkpoint);
-        }
-    }
+    shared.stop_reads(Reason::Checkpoint);
     shared.transactions.evict_snapshots();
 }

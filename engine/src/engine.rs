@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use tokio::sync::watch;
 
 use crate::adapter::Connection;
+use crate::cancel::Reason;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::facts::CurrentFacts;
@@ -134,6 +135,7 @@ impl Engine {
         self.shared.transactions.close();
         self.shared.writes.finish();
         self.shared.reads.finish();
+        self.shared.stop_reads(Reason::Closing);
         let threads = std::mem::take(&mut *self.lock_threads());
         for thread in threads {
             if thread.join().is_err() {

@@ -277,10 +277,7 @@ impl Attempt<'_> {
             });
             return Next::Killed(error);
         }
-        let kept = match &outcome {
-            Ok(_) => true,
-            Err(error) => is_settled_by_engine(error),
-        };
+        let kept = outcome.as_ref().err().is_none_or(write::is_settled);
         match outcome {
             Err(error) if alone && !kept => return Next::Killed(error),
             _ => {}
@@ -318,12 +315,6 @@ impl Attempt<'_> {
             self.shared.fail(format!("ROLLBACK failed: {error}"));
         }
     }
-}
-
-/// A constraint error: the engine has undone the statement, or kept the rows that OR FAIL
-/// keeps. Either is what SQLite does.
-fn is_settled_by_engine(error: &Error) -> bool {
-    matches!(error, Error::Sql { code, .. } if code.starts_with("SQLITE_CONSTRAINT"))
 }
 
 fn is_ddl(job: &WriteJob) -> bool {

@@ -3,6 +3,7 @@
 //! Knows nothing of the network, of peers or of configuration files.
 
 pub mod adapter;
+pub mod adopt;
 pub mod apply;
 pub mod batch;
 pub mod batch_reader;
@@ -40,6 +41,7 @@ pub mod session;
 mod shared;
 pub mod snapshot;
 pub mod spool;
+pub mod sqlite_file;
 pub mod staging;
 mod statement;
 pub mod statement_gate;
@@ -48,6 +50,8 @@ pub mod store;
 #[doc(hidden)]
 pub mod testing;
 mod transaction;
+mod transaction_thread;
+mod transactions;
 pub mod triggers;
 pub mod trim;
 pub mod value;

@@ -12,12 +12,11 @@ use tokio::sync::oneshot;
 
 use crate::adapter::{Connection, Description};
 use crate::error::{Error, Result};
-use crate::logged;
 use crate::queue::Popped;
 use crate::result::ResultSet;
 use crate::shared::{STACK_BYTES, Shared};
 use crate::statement::{self, RunLimits, Statement};
-use crate::view::read_head;
+use crate::view::snapshot_head;
 
 /// How long a reader sleeps before it looks again whether there is work: a formality, since
 /// it is woken.
@@ -43,6 +42,7 @@ pub(crate) fn spawn(shared: &Arc<Shared>) -> Result<Vec<JoinHandle<()>>> {
         .map(|slot| {
             let mut reader = Reader {
                 connection: Some(shared.store.reader()?),
+                describing: None,
                 shared: shared.clone(),
                 slot,
             };
@@ -59,6 +59,7 @@ struct Reader {
     shared: Arc<Shared>,
     slot: usize,
     connection: Option<Connection>,
+    describing: Option<Connection>,
 }
 
 impl Reader {
@@ -70,7 +71,8 @@ impl Reader {
                 Popped::Closed => break,
             }
         }
-        if let Some(connection) = self.connection.take() {
+        let connections = [self.connection.take(), self.describing.take()];
+        for connection in connections.into_iter().flatten() {
             self.shared.retire(connection);
         }
     }
@@ -83,12 +85,25 @@ impl Reader {
                 }
             }
             ReadJob::Describe { sql, respond } => {
-                let described = self.with_connection(|connection| {
-                    explaining(connection, |connection| connection.describe(&sql))
-                });
-                respond.send(described).ok();
+                respond.send(self.describe(&sql)).ok();
             }
         }
+    }
+
+    /// The engine prepares no write on a connection that only reads, so a describing
+    /// connection is an ordinary one that never runs anything.
+    fn describe(&mut self, sql: &str) -> Result<Description> {
+        let mut connection = match self.describing.take() {
+            Some(connection) => connection,
+            None => self.shared.store.internal()?,
+        };
+        let described = connection.describe(sql);
+        if connection.is_broken() {
+            self.shared.retire(connection);
+        } else {
+            self.describing = Some(connection);
+        }
+        described
     }
 
     fn query(&mut self, statement: &Statement) -> Result<ResultSet> {
@@ -122,9 +137,29 @@ impl Reader {
     }
 }
 
-/// Lets a reader prepare a write, to explain or describe it: the engine refuses to compile
-/// one while only queries are allowed. Nothing that changes rows is ever run here.
-fn explaining<T>(
+fn read_once(
+    connection: &mut Connection,
+    statement: &Statement,
+    limits: RunLimits,
+) -> Result<ResultSet> {
+    connection.execute("BEGIN", &[])?;
+    let head = snapshot_head(connection)?;
+    let mut result = if is_explain(statement.sql()) {
+        explain(connection, |c| statement::run(c, statement, limits))?
+    } else {
+        statement::run(connection, statement, limits)?
+    };
+    if connection.is_autocommit() {
+        return Err(Error::Io("a read ended its own transaction".into()));
+    }
+    connection.execute("COMMIT", &[])?;
+    result.position = Some(head);
+    Ok(result)
+}
+
+/// Lets a reader compile the write that it is to explain. Nothing that changes rows is ever
+/// run here: the gate lets EXPLAIN through, not the statement.
+fn explain<T>(
     connection: &mut Connection,
     run: impl FnOnce(&mut Connection) -> Result<T>,
 ) -> Result<T> {
@@ -137,30 +172,6 @@ fn explaining<T>(
 fn is_explain(sql: &str) -> bool {
     let head = sql.trim_start().get(..7);
     head.is_some_and(|head| head.eq_ignore_ascii_case("EXPLAIN"))
-}
-
-fn read_once(
-    connection: &mut Connection,
-    statement: &Statement,
-    limits: RunLimits,
-) -> Result<ResultSet> {
-    connection.execute("BEGIN", &[])?;
-    // Before anything was ever captured there is no log to ask.
-    let head = match logged::head(connection) {
-        Ok(head) => head,
-        Err(_) => read_head(connection)?,
-    };
-    let mut result = if is_explain(statement.sql()) {
-        explaining(connection, |c| statement::run(c, statement, limits))?
-    } else {
-        statement::run(connection, statement, limits)?
-    };
-    if connection.is_autocommit() {
-        return Err(Error::Io("a read ended its own transaction".into()));
-    }
-    connection.execute("COMMIT", &[])?;
-    result.position = Some(head);
-    Ok(result)
 }
 
 fn leave_transaction(connection: &mut Connection) -> bool {

@@ -79,6 +79,19 @@ impl Params {
 }
 
 impl ResultSet {
+    /// The answer to `PRAGMA foreign_keys`.
+    pub(crate) fn foreign_keys(on: bool) -> Self {
+        Self {
+            columns: vec![Column {
+                name: "foreign_keys".into(),
+                decltype: None,
+            }],
+            rows: vec![vec![Value::Integer(i64::from(on))]],
+            rows_read: 1,
+            ..Self::default()
+        }
+    }
+
     /// The only value of the only row, for tests and small questions.
     pub fn single(&self) -> Option<&Value> {
         match self.rows.as_slice() {

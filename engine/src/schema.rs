@@ -26,6 +26,8 @@ pub struct TableShape {
     pub rowid_alias: String,
     /// The column that is itself the rowid (`INTEGER PRIMARY KEY`), by index.
     pub integer_primary_key: Option<usize>,
+    /// The columns of the primary key, in its order; none where there is no key.
+    pub primary_key: Vec<String>,
 }
 
 impl TableShape {
@@ -82,6 +84,27 @@ pub(crate) fn parse_one(sql: &str) -> Result<ast::Stmt> {
     }
 }
 
+/// True for a table whose key is a single column of type `INTEGER(n)`. The engine takes it
+/// for the rowid; SQLite does not, so the two read such a file differently.
+pub(crate) fn has_sized_integer_key(sql: &str) -> bool {
+    let Ok(ast::Stmt::CreateTable {
+        body:
+            ast::CreateTableBody::ColumnsAndConstraints {
+                columns,
+                constraints,
+                ..
+            },
+        ..
+    }) = parse_one(sql)
+    else {
+        return false;
+    };
+    let columns: Vec<&ast::ColumnDefinition> = columns.iter().collect();
+    let key = integer_primary_key(&columns, &constraints);
+    let of_type = key.and_then(|key| columns[key].col_type.as_ref());
+    of_type.is_some_and(|t| t.size.is_some())
+}
+
 fn shape_of(name: &str, body: &ast::CreateTableBody) -> Result<TableShape> {
     let ast::CreateTableBody::ColumnsAndConstraints {
         columns,
@@ -110,7 +133,31 @@ fn shape_of(name: &str, body: &ast::CreateTableBody) -> Result<TableShape> {
         columns,
         rowid_alias,
         integer_primary_key,
+        primary_key: primary_key(&stored, constraints),
     })
+}
+
+fn primary_key(
+    columns: &[&ast::ColumnDefinition],
+    constraints: &[ast::NamedTableConstraint],
+) -> Vec<String> {
+    let by_table = constraints.iter().find_map(|c| match &c.constraint {
+        ast::TableConstraint::PrimaryKey { columns, .. } => Some(columns),
+        _ => None,
+    });
+    if let Some(key) = by_table {
+        return key
+            .iter()
+            .filter_map(|c| key_column_name(&c.expr))
+            .collect();
+    }
+    let is_key = |c: &&&ast::ColumnDefinition| {
+        c.constraints
+            .iter()
+            .any(|c| matches!(c.constraint, ast::ColumnConstraint::PrimaryKey { .. }))
+    };
+    let names = columns.iter().filter(is_key);
+    names.map(|c| c.col_name.as_str().to_owned()).collect()
 }
 
 fn rowid_alias(columns: &[String], integer_primary_key: Option<usize>) -> Option<String> {

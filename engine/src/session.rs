@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use crate::adapter::{Column, Description};
+use crate::adapter::Description;
 use crate::cancel::{Cancel, CancelOnDrop};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -25,8 +25,7 @@ use crate::shared::Shared;
 use crate::statement::{Reply, Statement};
 use crate::statement_gate::{self, Inspected, Kind, SessionValues};
 use crate::stats::{Asked, Family};
-use crate::transaction::{OpenTransaction, RunStep, Step};
-use crate::value::Value;
+use crate::transactions::{OpenTransaction, RunStep, Step};
 use crate::writer::{WriteJob, WriterJob};
 
 /// See the module's head.
@@ -269,15 +268,7 @@ impl Session {
             self.foreign_keys = on;
             return ResultSet::default();
         }
-        ResultSet {
-            columns: vec![Column {
-                name: "foreign_keys".into(),
-                decltype: None,
-            }],
-            rows: vec![vec![Value::Integer(i64::from(self.foreign_keys))]],
-            rows_read: 1,
-            ..ResultSet::default()
-        }
+        ResultSet::foreign_keys(self.foreign_keys)
     }
 
     fn keep(&mut self, reply: Reply) -> ResultSet {

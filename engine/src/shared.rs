@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::adapter::Connection;
-use crate::cancel::Cancel;
+use crate::cancel::{Cancel, Reason};
 use crate::change::Seq;
 use crate::clock;
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ use crate::reader::ReadJob;
 use crate::result::Head;
 use crate::stats::{Counters, Family};
 use crate::store::Store;
-use crate::transaction::Transactions;
+use crate::transactions::Transactions;
 use crate::writer::WriterJob;
 
 /// Stacks of threads that run SQL: the engine recurses over what it parses.
@@ -163,6 +163,16 @@ impl Shared {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *reading = cancel;
+    }
+
+    /// Stops what the reader threads are running.
+    pub(crate) fn stop_reads(&self, reason: Reason) {
+        for slot in &self.reading {
+            let reading = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(cancel) = reading.as_ref() {
+                cancel.cancel(reason);
+            }
+        }
     }
 
     /// Gets rid of a connection. After a panic its locks must go too, so it is closed even

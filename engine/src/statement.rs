@@ -127,6 +127,7 @@ fn explain(error: Error, stopped: Option<Reason>, limit: Duration, ran: Duration
     }
     let message = match stopped {
         Some(Reason::ClientGone) => return Error::Interrupted,
+        Some(Reason::Closing) => return Error::Closed,
         Some(Reason::Checkpoint) => {
             "the read was stopped because it kept the write-ahead log from being emptied: \
              run it again"

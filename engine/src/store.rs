@@ -25,10 +25,10 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::adapter::{Connection, Database};
+use crate::adapter::{CaptureSetting, Connection, Database};
 use crate::error::{Error, Result};
 use crate::gate::ReadGate;
 use crate::names;
@@ -60,6 +60,7 @@ pub struct Store {
     synchronous: Synchronous,
     cache_kib: u32,
     gate: Arc<ReadGate>,
+    capture: OnceLock<CaptureSetting>,
     /// Dropped last: the lock outlives the database.
     _lock: File,
 }
@@ -84,6 +85,7 @@ impl Store {
             synchronous,
             cache_kib,
             gate: Arc::new(ReadGate::new()),
+            capture: OnceLock::new(),
             _lock: lock,
         };
         store.prepare_internal_tables()?;
@@ -145,7 +147,11 @@ impl Store {
         let mut connection = self.bare()?;
         self.set_synchronous(&mut connection)?;
         set_foreign_keys(&mut connection, foreign_keys)?;
-        set_capture(&mut connection, "id")?;
+        match self.capture.get() {
+            Some(setting) => connection.set_capture_setting(setting),
+            None => self.first_capture(&mut connection)?,
+        }
+        check_capture(&mut connection, "id")?;
         Ok(connection)
     }
 
@@ -177,6 +183,17 @@ impl Store {
         let cache = format!("PRAGMA cache_size = -{}", self.cache_kib);
         connection.execute(&cache, &[])?;
         Ok(connection)
+    }
+
+    /// The PRAGMA takes the engine's write lock, even when the table is there. So it runs
+    /// once, and later connections, which may be opened while somebody writes, are given
+    /// its result.
+    fn first_capture(&self, connection: &mut Connection) -> Result<()> {
+        set_capture(connection, "id")?;
+        if let Some(setting) = connection.capture_setting() {
+            self.capture.set(setting).ok();
+        }
+        Ok(())
     }
 
     fn set_synchronous(&self, connection: &mut Connection) -> Result<()> {
@@ -225,6 +242,11 @@ fn ensure_log_table(connection: &mut Connection) -> Result<()> {
 fn set_capture(connection: &mut Connection, mode: &str) -> Result<()> {
     let sql = format!("PRAGMA capture_data_changes_conn('{mode}')");
     connection.execute(&sql, &[])?;
+    check_capture(connection, mode)
+}
+
+/// Reads the capture setting back.
+fn check_capture(connection: &mut Connection, mode: &str) -> Result<()> {
     let mut read_back = None;
     connection.query("PRAGMA capture_data_changes_conn", &[], |row| {
         read_back = row.get(0).as_text().map(str::to_owned);

@@ -1,485 +1,176 @@
-//! Interactive transactions: BEGIN now, statements one by one, COMMIT when the client says so.
-//!
-//! Each has a thread and a connection of its own, from a bounded pool. The thread owns the
-//! transaction: it waits for the next statement no longer than the limits allow, and whatever
-//! ends the wait (a limit, a session that is gone, a checkpoint that must not wait) rolls
-//! back at once.
+//! What each statement does in an interactive transaction.
 //!
 //! The write permit is taken at BEGIN IMMEDIATE, otherwise at the first write, and kept until
 //! the transaction ends; ROLLBACK TO does not give it back, COMMIT never waits for it. A
 //! transaction that reads before it writes holds a pass of the read gate from its first read,
 //! because its snapshot keeps the log from being checkpointed.
 //!
-//! A plain BEGIN that has read nothing when it first writes is begun again as an immediate
-//! one: nobody can tell. If it has read, and somebody has committed since, the engine refuses
-//! the write, and the client is told that its snapshot is stale.
+//! A plain BEGIN, or a SAVEPOINT that opens a transaction, is only noted until the first
+//! read or write, because the engine's SAVEPOINT would take a snapshot at once. A first write
+//! so begins as an immediate transaction on the newest state. If the transaction has read, and
+//! somebody has committed since, the engine refuses the write, and the client is told that
+//! its snapshot is stale.
+//!
+//! Some errors make the engine roll everything back, reads' errors too. So after every
+//! statement it is looked whether the transaction still stands, and if not, the client is
+//! told that it is gone.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-
-use tokio::sync::oneshot;
 
 use crate::adapter::{Connection, Description};
 use crate::cancel::Cancel;
+use crate::change::Seq;
 use crate::commit::{self, CommitFailure};
 use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::gate::Pass;
 use crate::logged::Ledger;
-use crate::queue::{Popped, Queue};
-use crate::result::{Params, ResultSet};
-use crate::shared::{Role, STACK_BYTES, Shared};
+use crate::names;
+use crate::result::ResultSet;
+use crate::shared::Shared;
 use crate::statement::{self, Reply, RunLimits, Statement};
-use crate::statement_gate::{self, BeginKind, Inspected, Kind, SessionValues};
+use crate::statement_gate::{self, BeginKind, Inspected, Kind};
 use crate::stats::Family;
+use crate::transactions::RunStep;
+use crate::view::snapshot_head;
 use crate::write;
 use crate::writer::{LendJob, Permit, WriterJob};
 
-/// A thread of the pool without work ends after this time, and its memory with it.
-const THREAD_IDLE_MAX: Duration = Duration::from_secs(60);
 /// While it waits for the permit, a transaction looks this often whether its client is there.
 const PERMIT_POLL: Duration = Duration::from_millis(20);
+/// The savepoint around a statement whose own undo is not relied upon. Clients cannot name it.
+const GUARD: &str = "\"_tidegate_guard\"";
 
-/// One request of a session to its transaction.
-pub(crate) enum Step {
-    /// Run a statement.
-    Run(RunStep),
-    /// Describe a statement under the transaction's schema.
-    Describe {
-        sql: String,
-        respond: oneshot::Sender<Result<(Description, Arc<Inspected>)>>,
-    },
-    /// The session is gone, or the node closes: roll back.
-    Close,
-    /// The snapshot stands in the way of a checkpoint: roll back.
-    Evict,
-}
-
-/// A statement for a transaction, not yet inspected: its schema may differ from everybody's.
-pub(crate) struct RunStep {
-    pub(crate) sql: String,
-    pub(crate) params: Params,
-    pub(crate) want_rows: bool,
-    pub(crate) values: SessionValues,
-    pub(crate) cancel: Arc<Cancel>,
-    pub(crate) respond: oneshot::Sender<StepReply>,
-}
-
-/// The answer to a statement.
-pub(crate) struct StepReply {
-    pub(crate) outcome: Result<Reply>,
-    /// False when the transaction has ended.
-    pub(crate) open: bool,
-}
-
-/// A session's end of its transaction. Dropping it rolls back.
-pub(crate) struct OpenTransaction {
-    steps: mpsc::Sender<Step>,
-    /// Why the thread ended it on its own, if it did.
-    ended: Arc<Mutex<Option<Error>>>,
-}
-
-/// The pool of threads, and all transactions that are open.
-pub(crate) struct Transactions {
-    starting: Queue<Start>,
-    open: Mutex<HashMap<u64, Open>>,
-    idle_threads: AtomicU64,
-    next_id: AtomicU64,
-    threads: Mutex<usize>,
-    thread_ended: Condvar,
-    max: usize,
-}
-
-/// What others may do to an open transaction.
-struct Open {
-    steps: mpsc::Sender<Step>,
-    /// What is running, while a snapshot is held without the permit.
-    snapshot: Option<Option<Arc<Cancel>>>,
-}
-
-/// A transaction on its way to a thread.
-struct Start {
-    id: u64,
-    foreign_keys: bool,
-    steps: mpsc::Receiver<Step>,
-    ended: Arc<Mutex<Option<Error>>>,
-}
-
-impl OpenTransaction {
-    /// Opens one. The first step must be a BEGIN or a SAVEPOINT.
-    pub(crate) fn open(shared: &Arc<Shared>, foreign_keys: bool) -> Result<Self> {
-        let (steps, received) = mpsc::channel();
-        let ended = Arc::new(Mutex::new(None));
-        let id = shared.transactions.register(shared, &steps)?;
-        let start = Start {
-            id,
-            foreign_keys,
-            steps: received,
-            ended: ended.clone(),
-        };
-        shared.transactions.start(shared, start)?;
-        Ok(Self { steps, ended })
-    }
-
-    /// Sends a step. When the thread has ended the transaction, tells why.
-    pub(crate) fn send(&self, step: Step) -> Result<()> {
-        self.steps.send(step).map_err(|_| self.why_ended())
-    }
-
-    /// Why the transaction is no longer there.
-    pub(crate) fn why_ended(&self) -> Error {
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        ended.clone().unwrap_or_else(|| Error::TransactionGone {
-            code: "SQLITE_ABORT",
-            message: "the transaction has ended".into(),
-        })
-    }
-}
-
-impl Drop for OpenTransaction {
-    fn drop(&mut self) {
-        self.steps.send(Step::Close).ok();
-    }
-}
-
-impl Transactions {
-    pub(crate) fn new(max: usize) -> Self {
-        Self {
-            starting: Queue::new(max.max(1), usize::MAX),
-            open: Mutex::new(HashMap::new()),
-            idle_threads: AtomicU64::new(0),
-            next_id: AtomicU64::new(1),
-            threads: Mutex::new(0),
-            thread_ended: Condvar::new(),
-            max: max.max(1),
-        }
-    }
-
-    /// Transactions that are open.
-    pub(crate) fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    /// Rolls back every transaction that holds a snapshot without the permit.
-    pub(crate) fn evict_snapshots(&self) {
-        for open in self.lock().values() {
-            if let Some(running) = &open.snapshot {
-                open.steps.send(Step::Evict).ok();
-                if let Some(cancel) = running {
-                    cancel.cancel(crate::cancel::Reason::Checkpoint);
-                }
-            }
-        }
-    }
-
-    /// Rolls back all and starts no more.
-    pub(crate) fn close(&self) {
-        self.starting.finish();
-        for open in self.lock().values() {
-            open.steps.send(Step::Close).ok();
-        }
-    }
-
-    /// Waits until every thread of the pool has ended, after [`Self::close`].
-    pub(crate) fn wait_for_threads(&self) {
-        let mut threads = self.lock_threads();
-        while *threads > 0 {
-            let waited = self.thread_ended.wait(threads);
-            threads = waited.unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn lock_threads(&self) -> MutexGuard<'_, usize> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn register(&self, shared: &Shared, steps: &mpsc::Sender<Step>) -> Result<u64> {
-        let mut open = self.lock();
-        if open.len() >= self.max {
-            drop(open);
-            return Err(shared.overloaded(
-                "transactions",
-                "too many transactions are open; try again in a moment",
-            ));
-        }
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let entry = Open {
-            steps: steps.clone(),
-            snapshot: None,
-        };
-        open.insert(id, entry);
-        Ok(id)
-    }
-
-    fn start(&self, shared: &Arc<Shared>, start: Start) -> Result<()> {
-        let id = start.id;
-        let thread_is_free = take_one(&self.idle_threads);
-        let pushed = self.starting.push(start, 0).map_err(|_| Error::Closed);
-        let started = pushed.and_then(|()| {
-            if thread_is_free {
-                Ok(())
-            } else {
-                spawn_thread(shared.clone())
-            }
-        });
-        if started.is_err() {
-            self.lock().remove(&id);
-        }
-        started
-    }
-
-    fn set_snapshot(&self, id: u64, snapshot: Option<Option<Arc<Cancel>>>) {
-        if let Some(open) = self.lock().get_mut(&id) {
-            open.snapshot = snapshot;
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Open>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Takes one from a counter that is above zero.
-fn take_one(counter: &AtomicU64) -> bool {
-    let take = |n: u64| n.checked_sub(1);
-    counter
-        .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
-        .is_ok()
-}
-
-fn spawn_thread(shared: Arc<Shared>) -> Result<()> {
-    let alive = Alive::new(shared.clone());
-    thread::Builder::new()
-        .name("transaction".into())
-        .stack_size(STACK_BYTES)
-        .spawn(move || {
-            Worker::new(shared).work();
-            drop(alive);
-        })
-        .map_err(|error| Error::Overloaded(format!("no thread for a transaction: {error}")))?;
-    Ok(())
-}
-
-/// Counts a thread of the pool for as long as it lives, even if it panics.
-struct Alive(Arc<Shared>);
-
-impl Alive {
-    fn new(shared: Arc<Shared>) -> Self {
-        *shared.transactions.lock_threads() += 1;
-        Self(shared)
-    }
-}
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        let transactions = &self.0.transactions;
-        *transactions.lock_threads() -= 1;
-        transactions.thread_ended.notify_all();
-    }
-}
-
-/// A thread of the pool with its connections: capturing with foreign keys off and on, and
-/// one that only reads, for a node that takes no writes.
-struct Worker {
-    shared: Arc<Shared>,
-    connections: [Option<Connection>; 3],
-}
-
-const READ_ONLY_CONNECTION: usize = 2;
-
-impl Worker {
-    fn new(shared: Arc<Shared>) -> Self {
-        Self {
-            shared,
-            connections: [None, None, None],
-        }
-    }
-
-    fn work(&mut self) {
-        loop {
-            match self.shared.transactions.starting.pop(THREAD_IDLE_MAX) {
-                Popped::Entry(start) => self.run(start),
-                // Counted idle threads are owed a transaction, so one leaves only if it can
-                // take itself out of the count.
-                Popped::TimedOut if !take_one(&self.shared.transactions.idle_threads) => continue,
-                Popped::TimedOut | Popped::Closed => break,
-            }
-            let idle = &self.shared.transactions.idle_threads;
-            idle.fetch_add(1, Ordering::AcqRel);
-        }
-        for connection in self.connections.iter_mut().filter_map(Option::take) {
-            self.shared.retire(connection);
-        }
-    }
-
-    fn run(&mut self, start: Start) {
-        let kind = match self.shared.role() {
-            Role::Primary => usize::from(start.foreign_keys),
-            _ => READ_ONLY_CONNECTION,
-        };
-        match self.connection(kind) {
-            Ok(connection) => {
-                let mut transaction = Transaction::new(&self.shared, connection, &start);
-                transaction.serve(&start);
-                self.put_back(kind, transaction.into_connection());
-            }
-            Err(error) => end(&start, error),
-        }
-        self.shared.transactions.lock().remove(&start.id);
-    }
-
-    fn connection(&mut self, kind: usize) -> Result<Connection> {
-        match self.connections[kind].take() {
-            Some(connection) => Ok(connection),
-            None if kind == READ_ONLY_CONNECTION => self.shared.store.reader(),
-            None => self.shared.store.capturing(kind == 1),
-        }
-    }
-
-    fn put_back(&mut self, kind: usize, connection: Connection) {
-        if connection.is_broken() || !connection.is_autocommit() {
-            self.shared.retire(connection);
-        } else {
-            self.connections[kind] = Some(connection);
-        }
-    }
-}
-
-fn end(start: &Start, error: Error) {
-    let mut ended = start.ended.lock().unwrap_or_else(PoisonError::into_inner);
-    ended.get_or_insert(error);
-}
-
-/// One open transaction on its thread.
-struct Transaction<'a> {
+/// One open transaction.
+pub(crate) struct Transaction<'a> {
     shared: &'a Arc<Shared>,
     connection: Connection,
+    /// Its number in the register.
     id: u64,
-    began: Instant,
+    foreign_keys: bool,
     facts: Arc<Facts>,
     state: State,
 }
 
-/// What an open transaction holds.
+/// What it holds.
 #[derive(Default)]
 struct State {
+    /// Begun for the client, but not yet for the engine.
+    pending: bool,
     read_only: bool,
-    /// True while nothing was read or written since BEGIN.
-    untouched: bool,
     /// The outermost savepoint opened the transaction, so its RELEASE commits.
     opened_by_savepoint: bool,
     savepoints: Vec<String>,
+    /// From the first read on, until the permit is held.
+    reading: Option<Reading>,
     writing: Option<Writing>,
-    pass: Option<Pass>,
     changed_schema: bool,
 }
 
-/// The permit and what is owed to the log.
+/// A snapshot that others may have moved on from.
+struct Reading {
+    head: Seq,
+    _pass: Pass,
+}
+
+/// The permit, and what is owed to the log.
 struct Writing {
     ledger: Ledger,
     _permit: Permit,
 }
 
 impl<'a> Transaction<'a> {
-    fn new(shared: &'a Arc<Shared>, connection: Connection, start: &Start) -> Self {
+    /// None yet: the first statement begins it.
+    pub(crate) fn new(
+        shared: &'a Arc<Shared>,
+        connection: Connection,
+        id: u64,
+        foreign_keys: bool,
+    ) -> Self {
         Self {
             shared,
             connection,
-            id: start.id,
-            began: Instant::now(),
+            id,
+            foreign_keys,
             facts: shared.facts.get(),
             state: State::default(),
         }
     }
 
-    /// Serves steps until the transaction has ended.
-    fn serve(&mut self, start: &Start) {
-        loop {
-            let wait = self.wait_limit();
-            let step = match start.steps.recv_timeout(wait) {
-                Ok(step) => step,
-                Err(mpsc::RecvTimeoutError::Timeout) => {
-                    let error = self.timed_out();
-                    return self.give_up(start, error);
-                }
-                Err(mpsc::RecvTimeoutError::Disconnected) => Step::Close,
-            };
-            match step {
-                Step::Run(step) => {
-                    if !self.answer(start, step) {
-                        return;
-                    }
-                }
-                Step::Describe { sql, respond } => drop(respond.send(self.describe(&sql))),
-                Step::Close => return self.give_up(start, Error::Closed),
-                // The permit was taken since: no snapshot stands in the way any more.
-                Step::Evict if self.state.writing.is_some() => {}
-                Step::Evict => {
-                    let count = |word| self.shared.counters.count(Family::TransactionEnded, word);
-                    count("checkpoint");
-                    let error = Error::TransactionTimeout(
-                        "its snapshot kept the write-ahead log from being emptied; begin again"
-                            .into(),
-                    );
-                    return self.give_up(start, error);
-                }
-            }
-        }
+    /// True from its beginning to its end, as the client sees it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state.pending || self.stands()
     }
 
-    /// Runs a step and answers it. False when the transaction has ended.
-    fn answer(&mut self, start: &Start, step: RunStep) -> bool {
-        let mut outcome = self.run(&step);
-        let mut open = !self.connection.is_broken() && !self.connection.is_autocommit();
-        if self.began.elapsed() > self.shared.options.transaction_time_max && open {
-            let error = self.timed_out();
-            self.roll_back();
-            outcome = Err(error);
-            open = false;
-        }
-        if !open {
-            self.release();
-        }
-        // The permit is back and the registry is right before the client hears of it.
-        if !open {
-            self.shared.transactions.lock().remove(&start.id);
-        }
-        step.respond.send(StepReply { outcome, open }).ok();
-        open
+    /// True while it holds the write permit.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.state.writing.is_some()
     }
 
-    fn run(&mut self, step: &RunStep) -> Result<Reply> {
+    /// Runs a statement, which must not take longer than `time_left`.
+    pub(crate) fn run(&mut self, step: &RunStep, time_left: Duration) -> Result<Reply> {
         let statement = self.inspect(step)?;
-        let quiet = |result| Reply {
-            result,
-            values: step.values,
+        let limits = RunLimits {
+            time_max: self.shared.statement_time(time_left),
+            result_bytes_max: self.shared.options.result_bytes_max,
         };
-        match &statement.inspected.kind {
-            Kind::Empty => Ok(quiet(ResultSet::default())),
-            Kind::Begin(kind) => self.begin(*kind, &step.cancel).map(quiet),
-            Kind::Savepoint(name) => self.savepoint(name).map(quiet),
-            Kind::Release(name) => self.release_savepoint(name).map(quiet),
-            Kind::RollbackTo(name) => self.rollback_to(name).map(quiet),
-            Kind::Commit => self.commit().map(quiet),
-            Kind::Rollback => self.rollback().map(quiet),
-            Kind::Read => self.read(&statement).map(quiet),
-            // A no-op inside a transaction, as in SQLite; the session answers the question.
-            Kind::ForeignKeys(_) => Ok(quiet(ResultSet::default())),
+        let outcome = match &statement.inspected.kind {
+            Kind::Empty => Ok(ResultSet::default()),
+            Kind::Begin(kind) => self.begin(*kind, &step.cancel),
+            Kind::Savepoint(name) => self.savepoint(name),
+            Kind::Release(name) => self.release_savepoint(name),
+            Kind::RollbackTo(name) => self.rollback_to(name),
+            Kind::Commit => self.commit(),
+            Kind::Rollback => self.rollback(),
+            Kind::Read => self.read(&statement, limits),
+            // As in SQLite, it cannot be changed inside a transaction.
+            Kind::ForeignKeys(None) => Ok(ResultSet::foreign_keys(self.foreign_keys)),
+            Kind::ForeignKeys(Some(_)) => Ok(ResultSet::default()),
             Kind::Write(_) | Kind::Ddl(_) | Kind::HeaderPragma { .. } => {
-                self.write(&statement, &step.cancel)
+                let written = self.write(step, statement, limits);
+                return written.map_err(|error| self.explain(error));
             }
+        };
+        let values = step.values;
+        outcome
+            .map(|result| Reply { result, values })
+            .map_err(|error| self.explain(error))
+    }
+
+    /// Tells a statement's columns and parameters under the transaction's schema.
+    pub(crate) fn describe(&mut self, sql: &str) -> Result<(Description, Arc<Inspected>)> {
+        let facts = self.facts()?;
+        let inspected = facts.inspect(sql, &self.shared.options.limits)?;
+        let description = self.connection.describe(&inspected.sql)?;
+        Ok((description, inspected))
+    }
+
+    /// Rolls back, if there is anything to.
+    pub(crate) fn roll_back(&mut self) {
+        self.state.pending = false;
+        if !self.stands() {
+            return;
         }
+        if let Err(error) = self.connection.execute("ROLLBACK", &[]) {
+            tracing::error!(%error, "ROLLBACK failed; the connection is dropped");
+        }
+    }
+
+    /// Gives back the permit and the pass. Only after the engine's transaction has ended.
+    pub(crate) fn let_go(&mut self) {
+        self.state = State::default();
+    }
+
+    /// Gives back the connection.
+    pub(crate) fn into_connection(self) -> Connection {
+        self.connection
     }
 
     fn inspect(&mut self, step: &RunStep) -> Result<Statement> {
-        if !self.connection.is_autocommit() && !self.facts.are_of(&mut self.connection)? {
-            self.facts = Arc::new(Facts::read(&mut self.connection)?);
-        }
-        let limits = &self.shared.options.limits;
-        let inspected = self.facts.inspect(&step.sql, limits).inspect_err(|error| {
+        let facts = self.facts()?;
+        let inspected = facts.inspect(&step.sql, &self.shared.options.limits);
+        let inspected = inspected.inspect_err(|error| {
             if let Error::Refused { reason, .. } = error {
                 self.shared.counters.count(Family::Refused, reason);
             }
@@ -498,50 +189,53 @@ impl<'a> Transaction<'a> {
         })
     }
 
-    fn describe(&mut self, sql: &str) -> Result<(Description, Arc<Inspected>)> {
-        let inspected = self.facts.inspect(sql, &self.shared.options.limits)?;
-        let description = self.connection.describe(&inspected.sql)?;
-        Ok((description, inspected))
+    /// The schema as this transaction sees it; everybody's, while it has no snapshot.
+    fn facts(&mut self) -> Result<Arc<Facts>> {
+        if !self.stands() {
+            self.facts = self.shared.facts.get();
+        } else if !self.facts.are_of(&mut self.connection)? {
+            self.facts = Arc::new(Facts::read(&mut self.connection)?);
+        }
+        Ok(self.facts.clone())
+    }
+
+    /// True while the engine has a transaction open for it.
+    fn stands(&self) -> bool {
+        !self.connection.is_broken() && !self.connection.is_autocommit()
     }
 
     fn begin(&mut self, kind: BeginKind, cancel: &Cancel) -> Result<ResultSet> {
-        if !self.connection.is_autocommit() {
+        if self.is_open() {
             return Err(sql_error("cannot start a transaction within a transaction"));
         }
-        self.state = State {
-            read_only: kind == BeginKind::ReadOnly,
-            untouched: true,
-            ..State::default()
-        };
         match kind {
-            BeginKind::Immediate => self.begin_immediate(cancel)?,
-            BeginKind::Deferred | BeginKind::ReadOnly => {
-                self.connection.execute("BEGIN", &[])?;
+            BeginKind::Immediate => {
+                let permit = self.take_permit(cancel)?;
+                self.begin_now("BEGIN IMMEDIATE")?;
+                self.note_writing(permit)?;
             }
+            BeginKind::Deferred | BeginKind::ReadOnly => self.state.pending = true,
         }
+        self.state.read_only = kind == BeginKind::ReadOnly;
         Ok(ResultSet::default())
     }
 
-    fn begin_immediate(&mut self, cancel: &Cancel) -> Result<()> {
-        let permit = self.take_permit(cancel)?;
-        self.connection.execute("BEGIN IMMEDIATE", &[])?;
-        let ledger = Ledger::begin(&mut self.connection)?;
-        self.state.untouched = false;
-        self.state.writing = Some(Writing {
-            ledger,
-            _permit: permit,
-        });
+    /// Begins for the engine, with the savepoints that were only noted.
+    fn begin_now(&mut self, begin: &str) -> Result<()> {
+        self.connection.execute(begin, &[])?;
+        self.state.pending = false;
+        for name in &self.state.savepoints {
+            self.connection.execute(&savepoint_sql(name), &[])?;
+        }
         Ok(())
     }
 
     /// Waits for the writer to lend the permit.
     fn take_permit(&self, cancel: &Cancel) -> Result<Permit> {
         let (respond, lent) = mpsc::sync_channel(1);
-        let job = LendJob {
-            queued: Instant::now(),
-            respond,
-        };
-        self.shared.push_write(WriterJob::Lend(job), 0)?;
+        let queued = Instant::now();
+        self.shared
+            .push_write(WriterJob::Lend(LendJob { queued, respond }), 0)?;
         loop {
             match lent.recv_timeout(PERMIT_POLL) {
                 Ok(permit) => return permit,
@@ -554,16 +248,25 @@ impl<'a> Transaction<'a> {
         }
     }
 
+    fn note_writing(&mut self, permit: Permit) -> Result<()> {
+        let ledger = Ledger::begin(&mut self.connection)?;
+        self.shared.transactions.set_holds_snapshot(self.id, false);
+        self.state.reading = None;
+        self.state.writing = Some(Writing {
+            ledger,
+            _permit: permit,
+        });
+        Ok(())
+    }
+
     fn savepoint(&mut self, name: &str) -> Result<ResultSet> {
-        if self.connection.is_autocommit() {
-            self.connection.execute("BEGIN", &[])?;
-            self.state = State {
-                untouched: true,
-                opened_by_savepoint: true,
-                ..State::default()
-            };
+        if !self.is_open() {
+            self.state.pending = true;
+            self.state.opened_by_savepoint = true;
         }
-        self.connection.execute(&savepoint_sql(name), &[])?;
+        if self.stands() {
+            self.connection.execute(&savepoint_sql(name), &[])?;
+        }
         self.state.savepoints.push(name.to_owned());
         Ok(ResultSet::default())
     }
@@ -573,16 +276,20 @@ impl<'a> Transaction<'a> {
         if at == 0 && self.state.opened_by_savepoint {
             return self.commit();
         }
-        let sql = format!("RELEASE {}", crate::names::quote(name));
-        self.connection.execute(&sql, &[])?;
+        if self.stands() {
+            let sql = format!("RELEASE {}", names::quote(name));
+            self.connection.execute(&sql, &[])?;
+        }
         self.state.savepoints.truncate(at);
         Ok(ResultSet::default())
     }
 
     fn rollback_to(&mut self, name: &str) -> Result<ResultSet> {
         let at = self.find_savepoint(name)?;
-        let sql = format!("ROLLBACK TO {}", crate::names::quote(name));
-        self.connection.execute(&sql, &[])?;
+        if self.stands() {
+            let sql = format!("ROLLBACK TO {}", names::quote(name));
+            self.connection.execute(&sql, &[])?;
+        }
         self.state.savepoints.truncate(at + 1);
         if let Some(writing) = &mut self.state.writing {
             writing.ledger.undone(&mut self.connection)?;
@@ -592,131 +299,112 @@ impl<'a> Transaction<'a> {
 
     fn find_savepoint(&self, name: &str) -> Result<usize> {
         let mut open = self.state.savepoints.iter();
-        open.rposition(|open| crate::names::same(open, name))
+        open.rposition(|open| names::same(open, name))
             .ok_or_else(|| sql_error(&format!("no such savepoint: {name}")))
     }
 
-    fn read(&mut self, statement: &Statement) -> Result<ResultSet> {
-        if self.state.writing.is_none() && self.state.pass.is_none() {
-            self.state.pass = Some(self.shared.store.gate().enter());
+    fn read(&mut self, statement: &Statement, limits: RunLimits) -> Result<ResultSet> {
+        if self.state.pending {
+            let pass = self.shared.store.gate().enter();
+            self.begin_now("BEGIN")?;
+            let head = snapshot_head(&mut self.connection)?;
+            self.shared.transactions.set_holds_snapshot(self.id, true);
+            self.state.reading = Some(Reading { head, _pass: pass });
         }
-        self.state.untouched = false;
-        let watch_snapshot = self.state.writing.is_none();
-        if watch_snapshot {
-            let running = Some(Some(statement.cancel.clone()));
-            self.shared.transactions.set_snapshot(self.id, running);
-        }
-        let limits = self.limits();
-        let outcome = statement::run(&mut self.connection, statement, limits);
-        if watch_snapshot {
-            self.shared.transactions.set_snapshot(self.id, Some(None));
-        }
-        outcome.map_err(|error| self.explain(error))
+        statement::run(&mut self.connection, statement, limits)
     }
 
-    fn write(&mut self, statement: &Statement, cancel: &Cancel) -> Result<Reply> {
+    fn write(
+        &mut self,
+        step: &RunStep,
+        mut statement: Statement,
+        limits: RunLimits,
+    ) -> Result<Reply> {
         if self.state.read_only {
             return Err(Error::Sql {
                 code: "SQLITE_READONLY",
                 message: "this transaction was begun READONLY".into(),
             });
         }
-        if self.state.writing.is_none() {
-            self.start_writing(cancel)?;
+        if !self.is_writing() {
+            self.start_writing(&step.cancel)?;
+            // The snapshot may be newer than the schema it was inspected under.
+            statement = self.inspect(step)?;
         }
-        // RETURNING that is cut short, and a schema statement that fails half-way, must
-        // leave nothing behind: that is not left to the engine's own undo.
-        let guarded = match &statement.inspected.kind {
-            Kind::Write(info) => info.returning,
-            _ => true,
-        };
-        self.state.changed_schema |= matches!(statement.inspected.kind, Kind::Ddl(_));
-        let outcome = if guarded {
-            self.write_guarded(statement)
-        } else {
-            self.write_plain(statement)
+        let kind = &statement.inspected.kind;
+        self.state.changed_schema |= matches!(kind, Kind::Ddl(_));
+        let outcome = match kind {
+            Kind::Write(info) if !info.returning => self.write_plain(&statement, limits),
+            // A RETURNING that is cut short, or a schema statement that fails half-way, must
+            // leave nothing behind.
+            _ => self.write_guarded(&statement, limits),
         };
         if matches!(outcome, Err(Error::StaleSnapshot)) {
-            // The transaction may go on reading; others may write.
-            self.state.writing = None;
-        }
-        outcome.map_err(|error| self.explain(error))
-    }
-
-    fn write_plain(&mut self, statement: &Statement) -> Result<Reply> {
-        let limits = self.limits();
-        let writing = self.state.writing.as_mut().ok_or(Error::Closed)?;
-        write::run(&mut self.connection, &mut writing.ledger, statement, limits)
-    }
-
-    fn write_guarded(&mut self, statement: &Statement) -> Result<Reply> {
-        const NAME: &str = "\"_tidegate_guard\"";
-        self.connection.execute(&format!("SAVEPOINT {NAME}"), &[])?;
-        let outcome = self.write_plain(statement);
-        let standing = !self.connection.is_broken() && !self.connection.is_autocommit();
-        let kept = match &outcome {
-            Ok(_) => true,
-            Err(Error::Sql { code, .. }) => code.starts_with("SQLITE_CONSTRAINT"),
-            Err(_) => false,
-        };
-        if standing {
-            if !kept {
-                self.connection
-                    .execute(&format!("ROLLBACK TO {NAME}"), &[])?;
-            }
-            self.connection.execute(&format!("RELEASE {NAME}"), &[])?;
+            self.keep_reading()?;
         }
         outcome
     }
 
-    /// Takes the permit for the first write. A transaction that has read nothing yet is begun
-    /// again, with its savepoints, so that its snapshot is the newest.
+    /// Takes the permit for the first write.
     fn start_writing(&mut self, cancel: &Cancel) -> Result<()> {
-        if self.state.untouched {
-            let permit = self.take_permit(cancel)?;
-            self.connection.execute("ROLLBACK", &[])?;
-            self.connection.execute("BEGIN IMMEDIATE", &[])?;
-            for name in &self.state.savepoints {
-                self.connection.execute(&savepoint_sql(name), &[])?;
-            }
-            return self.note_writing(permit);
-        }
         let permit = self.take_permit(cancel)?;
+        if self.state.pending {
+            self.begin_now("BEGIN IMMEDIATE")?;
+        }
         self.note_writing(permit)
     }
 
-    fn note_writing(&mut self, permit: Permit) -> Result<()> {
-        let ledger = Ledger::begin(&mut self.connection)?;
-        self.state.untouched = false;
-        self.state.writing = Some(Writing {
-            ledger,
-            _permit: permit,
-        });
+    /// After a stale snapshot the transaction may go on reading, and others may write.
+    fn keep_reading(&mut self) -> Result<()> {
+        let head = snapshot_head(&mut self.connection)?;
+        // Before the permit goes: the gate cannot be closed while it is held.
+        let pass = self.shared.store.gate().enter();
+        self.shared.transactions.set_holds_snapshot(self.id, true);
+        self.state.reading = Some(Reading { head, _pass: pass });
+        self.state.writing = None;
         Ok(())
     }
 
+    fn write_plain(&mut self, statement: &Statement, limits: RunLimits) -> Result<Reply> {
+        let writing = self.state.writing.as_mut().ok_or(Error::Closed)?;
+        write::run(&mut self.connection, &mut writing.ledger, statement, limits)
+    }
+
+    fn write_guarded(&mut self, statement: &Statement, limits: RunLimits) -> Result<Reply> {
+        self.connection
+            .execute(&format!("SAVEPOINT {GUARD}"), &[])?;
+        let outcome = self.write_plain(statement, limits);
+        if self.stands() {
+            let kept = outcome.as_ref().err().is_none_or(write::is_settled);
+            if !kept {
+                self.connection
+                    .execute(&format!("ROLLBACK TO {GUARD}"), &[])?;
+            }
+            self.connection.execute(&format!("RELEASE {GUARD}"), &[])?;
+        }
+        outcome
+    }
+
     fn commit(&mut self) -> Result<ResultSet> {
-        let mut result = ResultSet::default();
         let Some(writing) = self.state.writing.take() else {
-            self.connection.execute("COMMIT", &[])?;
-            result.position = Some(self.shared.head.borrow().seq);
-            return Ok(result);
+            self.state.pending = false;
+            if self.stands() {
+                self.connection.execute("COMMIT", &[])?;
+            }
+            let read = self.state.reading.as_ref().map(|reading| reading.head);
+            return Ok(ended_at(read));
         };
-        let kept = writing.ledger.clone();
-        match commit::commit(&mut self.connection, writing.ledger, self.shared) {
+        let ledger = writing.ledger.clone();
+        match commit::commit(&mut self.connection, ledger, self.shared) {
             Ok(position) => {
-                result.position = Some(position);
                 if self.state.changed_schema {
                     self.shared.facts.refresh(&mut self.connection)?;
                 }
-                Ok(result)
+                Ok(ended_at(Some(position)))
             }
             Err(CommitFailure::ForeignKey(error)) => {
                 // Still open, as in SQLite: the client may mend it, or roll back.
-                self.state.writing = Some(Writing {
-                    ledger: kept,
-                    _permit: writing._permit,
-                });
+                self.state.writing = Some(writing);
                 Err(error)
             }
             Err(failure) => {
@@ -731,31 +419,10 @@ impl<'a> Transaction<'a> {
         Ok(ResultSet::default())
     }
 
-    fn roll_back(&mut self) {
-        if self.connection.is_broken() || self.connection.is_autocommit() {
-            return;
-        }
-        if let Err(error) = self.connection.execute("ROLLBACK", &[]) {
-            tracing::error!(%error, "ROLLBACK failed; the connection is dropped");
-        }
-    }
-
-    /// Rolls back without having been asked to, and leaves word why.
-    fn give_up(&mut self, start: &Start, error: Error) {
-        self.roll_back();
-        self.release();
-        end(start, error);
-    }
-
-    /// Gives back the permit and the pass. Only after the engine's transaction has ended.
-    fn release(&mut self) {
-        self.shared.transactions.set_snapshot(self.id, None);
-        self.state = State::default();
-    }
-
     /// An error that took the transaction with it says so.
     fn explain(&self, error: Error) -> Error {
-        if !self.connection.is_autocommit() || self.connection.is_broken() {
+        let is_about_statement = matches!(error, Error::Sql { .. } | Error::Corrupt(_));
+        if self.is_open() || self.connection.is_broken() || !is_about_statement {
             return error;
         }
         Error::TransactionGone {
@@ -763,54 +430,17 @@ impl<'a> Transaction<'a> {
             message: error.to_string(),
         }
     }
+}
 
-    fn limits(&self) -> RunLimits {
-        RunLimits {
-            time_max: self.shared.statement_time(self.time_left()),
-            result_bytes_max: self.shared.options.result_bytes_max,
-        }
-    }
-
-    fn time_left(&self) -> Duration {
-        let all = self.shared.options.transaction_time_max;
-        all.saturating_sub(self.began.elapsed())
-    }
-
-    fn wait_limit(&self) -> Duration {
-        self.idle_limit().min(self.time_left())
-    }
-
-    fn idle_limit(&self) -> Duration {
-        match self.state.writing {
-            Some(_) => self.shared.options.transaction_permit_idle_max,
-            None => self.shared.options.transaction_idle_max,
-        }
-    }
-
-    fn timed_out(&self) -> Error {
-        let options = &self.shared.options;
-        let (word, message) = if self.time_left().is_zero() {
-            let limit = options.transaction_time_max;
-            ("total", format!("it was open for longer than {limit:?}"))
-        } else if self.state.writing.is_some() {
-            let limit = options.transaction_permit_idle_max;
-            let message = format!("it was idle for {limit:?} while holding up all other writers");
-            ("permit_idle", message)
-        } else {
-            let limit = options.transaction_idle_max;
-            ("idle", format!("it was idle for longer than {limit:?}"))
-        };
-        self.shared.counters.count(Family::TransactionEnded, word);
-        Error::TransactionTimeout(message)
-    }
-
-    fn into_connection(self) -> Connection {
-        self.connection
+fn ended_at(position: Option<Seq>) -> ResultSet {
+    ResultSet {
+        position,
+        ..ResultSet::default()
     }
 }
 
 fn savepoint_sql(name: &str) -> String {
-    format!("SAVEPOINT {}", crate::names::quote(name))
+    format!("SAVEPOINT {}", names::quote(name))
 }
 
 fn sql_error(message: &str) -> Error {

@@ -13,6 +13,7 @@ use crate::adapter::{Connection, Row, Watermark};
 use crate::change::Seq;
 use crate::error::{Error, Result};
 use crate::gate::{Pass, ReadGate};
+use crate::logged;
 use crate::names;
 use crate::store::table_exists;
 use crate::value::Value;
@@ -171,4 +172,13 @@ pub fn read_head(connection: &mut Connection) -> Result<Seq> {
     let head = connection.query_integer("SELECT max(change_id) FROM turso_cdc", &[])?;
     Seq::from_sql(head.unwrap_or(0))
         .ok_or_else(|| Error::Corrupt(format!("negative position {head:?} in the log")))
+}
+
+/// The same inside an open transaction, in one statement where there is a log, which is
+/// nearly always.
+pub(crate) fn snapshot_head(connection: &mut Connection) -> Result<Seq> {
+    match logged::head(connection) {
+        Ok(head) => Ok(head),
+        Err(_) => read_head(connection),
+    }
 }

@@ -6,7 +6,7 @@
 //! asks from within a trigger, and read out afterwards.
 
 use crate::adapter::Connection;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::logged::{self, Ledger};
 use crate::names;
 use crate::result::ResultSet;
@@ -53,6 +53,12 @@ pub(crate) fn run(
     result.rows_written = result.changes;
     result.last_insert_rowid = Some(values.last_insert_rowid);
     Ok(Reply { result, values })
+}
+
+/// True for errors after which nothing must be undone by us: for a constraint the engine has
+/// undone the statement, or kept the rows that OR FAIL keeps. Either is what SQLite does.
+pub(crate) fn is_settled(error: &Error) -> bool {
+    matches!(error, Error::Sql { code, .. } if code.starts_with("SQLITE_CONSTRAINT"))
 }
 
 /// An INSERT whose rows were all ignored may still have moved a sequence, which leaves no
@@ -109,7 +115,9 @@ impl Mark {
             values.last_insert_rowid = rowid;
         }
         values.changes = i64::try_from(result.changes).unwrap_or(i64::MAX);
-        values.total_changes += connection.total_changes() - self.total_changes;
+        // The engine counts each captured row a second time, for its log row.
+        let counted = (connection.total_changes() - self.total_changes) / 2;
+        values.total_changes += counted.max(values.changes);
         values
     }
 }

@@ -256,7 +256,7 @@ fn check_explained(statement: &Stmt) -> Result<()> {
 }
 
 /// Statements that are refused whatever they say. Nothing is let through by default.
-fn refuse(statement: &Stmt) -> crate::error::Error {
+pub(super) fn refuse(statement: &Stmt) -> crate::error::Error {
     let refusal = match statement {
         Stmt::Attach { .. } | Stmt::Detach { .. } => refusals::ATTACH,
         Stmt::Vacuum { .. } => refusals::VACUUM,

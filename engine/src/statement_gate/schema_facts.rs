@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use turso_parser::ast::*;
 
 use super::check::{Place, Weights};
-use super::{check, ddl, parse};
+use super::{check, classify, ddl, parse};
 use crate::adapter::Connection;
 use crate::error::{Error, Result};
 use crate::names;
@@ -285,7 +285,11 @@ impl SchemaFacts {
     fn add_stored(&mut self, sql: &str) -> Result<()> {
         let mut statement = parse(sql)?;
         self.apply(&statement);
-        ddl::check(&mut statement, self, Place::Stored).map(|_| ())
+        match ddl::check(&mut statement, self, Place::Stored)? {
+            Some(_) => Ok(()),
+            // A virtual table, a materialised view: never let through, so not in a file.
+            None => Err(classify::refuse(&statement)),
+        }
     }
 
     fn object(&mut self, name: &str, error: &Error) {

@@ -1,62 +1,8 @@
-//! The served core, driven as the front doors drive it: through sessions.
+//! One client, and many: what is acknowledged is there.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use tidegate_engine::{Engine, Error, Options, Params, Value};
 
-use tidegate_engine::{Engine, Error, Options, Params, Result, ResultSet, Session, Value};
-
-/// An engine that takes writes, in a directory of its own.
-struct Node {
-    engine: Arc<Engine>,
-    _dir: tempfile::TempDir,
-}
-
-impl Node {
-    fn start() -> Self {
-        Self::start_with(|_| {})
-    }
-
-    fn start_with(change: impl FnOnce(&mut Options)) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let mut options = Options::new(dir.path().join("d"));
-        change(&mut options);
-        let engine = Engine::open(options).unwrap();
-        engine.start_primary("n1", "test").unwrap();
-        Self { engine, _dir: dir }
-    }
-
-    fn session(&self) -> Session {
-        self.engine.session()
-    }
-}
-
-async fn run(session: &mut Session, sql: &str) -> Result<ResultSet> {
-    session.execute(sql, Params::default(), true).await
-}
-
-async fn ok(session: &mut Session, sql: &str) -> ResultSet {
-    run(session, sql)
-        .await
-        .unwrap_or_else(|error| panic!("{sql}: {error}"))
-}
-
-async fn integer(session: &mut Session, sql: &str) -> i64 {
-    ok(session, sql)
-        .await
-        .single()
-        .unwrap()
-        .as_integer()
-        .unwrap()
-}
-
-/// Waits for a condition; the only clock a test may trust is a generous deadline.
-async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(Instant::now() < deadline, "never happened: {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
+use crate::support::{Node, eventually, integer, ok, run};
 
 #[tokio::test]
 async fn a_write_is_read_back_at_its_position() {
