@@ -31,7 +31,7 @@ pub(crate) struct Checkpointer {
 }
 
 impl Checkpointer {
-    pub(crate) fn new(_shared: &Shared) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             connection: None,
             not_before: None,

@@ -4,18 +4,24 @@
 //! a replica is fed from outside instead. Either way the newest committed position is
 //! watched with [`Engine::head`], and [`Engine::fatal`] tells when the process must exit.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use tokio::sync::watch;
 
 use crate::adapter::Connection;
+use crate::apply::Applier;
 use crate::cancel::Reason;
+use crate::change::Seq;
+use crate::checkpoint::Checkpointer;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::facts::CurrentFacts;
+use crate::high_water::HighWater;
+use crate::keeper::Keeper;
 use crate::logged;
 use crate::names;
+use crate::openings::{self, NextEpoch, Opening};
 use crate::options::Options;
 use crate::reader;
 use crate::result::Head;
@@ -30,6 +36,23 @@ use crate::writer::{self, WriterJob};
 pub struct Engine {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    keeper: Mutex<Option<Keeper>>,
+    /// What a replica needs to look after its file; unused on a primary.
+    maintenance: Mutex<Maintenance>,
+}
+
+/// A database below its high-water mark: see `high_water`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RolledBack {
+    /// The highest position this node is known to have held.
+    pub mark: Seq,
+    /// Where its log ends now.
+    pub head: Seq,
+}
+
+struct Maintenance {
+    connection: Option<Connection>,
+    checkpointer: Checkpointer,
 }
 
 impl Engine {
@@ -46,25 +69,102 @@ impl Engine {
         let facts = CurrentFacts::read(&mut connection)?;
         let head = read_head(&mut connection)?;
         connection.close()?;
-        let shared = Arc::new(Shared::new(options, store, facts, head));
+        let high_water = HighWater::open(store.dir())?;
+        let shared = Arc::new(Shared::new(options, store, facts, head, high_water));
         let threads = reader::spawn(&shared)?;
+        let keeper = Keeper::spawn(&shared)?;
         Ok(Arc::new(Self {
-            shared,
             threads: Mutex::new(threads),
+            keeper: Mutex::new(Some(keeper)),
+            maintenance: Mutex::new(Maintenance {
+                connection: None,
+                checkpointer: Checkpointer::new(),
+            }),
+            shared,
         }))
     }
 
-    /// Makes this node take writes. `why` goes into the history.
+    /// Makes this node take writes, again within the present epoch. `why` goes into the
+    /// history.
     pub fn start_primary(&self, node: &str, why: &str) -> Result<()> {
-        if self.role() != Role::Starting {
+        self.start_primary_in(node, why, NextEpoch::Same).map(drop)
+    }
+
+    /// Makes this node take writes in the epoch given: a promotion, when it is a new one. The
+    /// opening is durable before this returns, and nothing is served before. On a replica the
+    /// applier must be gone.
+    pub fn start_primary_in(&self, node: &str, why: &str, epoch: NextEpoch) -> Result<Opening> {
+        if !matches!(self.role(), Role::Starting | Role::Replica) {
             return Err(Error::Io(format!("this node is already {:?}", self.role())));
         }
+        self.check_schema()?;
         test_capture(&self.shared.store)?;
-        tracing::info!(node, why, "taking writes");
+        let mut connection = self.shared.store.capturing(false)?;
+        let now_ms = clock::now_ms();
+        let opening = openings::open_as_primary(&mut connection, node, why, now_ms, epoch)?;
+        self.shared.publish(logged::head(&mut connection)?);
+        self.shared.facts.refresh(&mut connection)?;
+        connection.close()?;
+        tracing::info!(node, why, epoch = opening.epoch, "taking writes");
         let thread = writer::spawn(&self.shared)?;
         self.lock_threads().push(thread);
         self.shared.set_role(Role::Primary);
+        Ok(opening)
+    }
+
+    /// Makes this node a replica: clients only read, and the applier feeds it. Whoever applies
+    /// calls [`Self::note_applied`] and [`Self::maintain`] on the same thread.
+    pub fn start_replica(&self) -> Result<Applier> {
+        if self.role() != Role::Starting {
+            return Err(Error::Io(format!("this node is already {:?}", self.role())));
+        }
+        let applier = Applier::open(&self.shared.store)?;
+        self.with_maintenance(|maintenance, shared| {
+            shared.facts.refresh(maintenance.connection(shared)?)
+        })?;
+        self.shared.set_role(Role::Replica);
+        Ok(applier)
+    }
+
+    /// Announces what was applied, and looks at the schema again if it moved.
+    pub fn note_applied(&self, head: Head) -> Result<()> {
+        self.with_maintenance(|maintenance, shared| {
+            shared.facts.refresh(maintenance.connection(shared)?)
+        })?;
+        self.shared.publish_head(head);
         Ok(())
+    }
+
+    /// Checkpoints when it is due; with `idle` also what little there is. On a replica the
+    /// applying thread calls it between two batches; a primary's writer does it by itself.
+    pub fn maintain(&self, idle: bool) {
+        let done = self.with_maintenance(|maintenance, shared| {
+            maintenance.checkpointer.when_due(shared);
+            if idle {
+                maintenance.checkpointer.when_idle(shared);
+            }
+            Ok(())
+        });
+        if let Err(error) = done {
+            tracing::warn!(%error, "maintenance failed");
+        }
+    }
+
+    /// Tells whether this database was rolled back behind its own high-water mark.
+    pub fn rolled_back(&self) -> Option<RolledBack> {
+        let head = self.shared.head.borrow().seq;
+        let mark = self.lock_high_water();
+        let rolled_back = mark.is_rolled_back(head);
+        rolled_back.then(|| RolledBack {
+            mark: mark.mark(),
+            head,
+        })
+    }
+
+    /// Accepts that what was above the present head is lost.
+    pub fn accept_rollback(&self) -> Result<()> {
+        let head = self.shared.head.borrow().seq;
+        self.lock_high_water().reset(head)
     }
 
     /// A new session.
@@ -143,14 +243,70 @@ impl Engine {
             }
         }
         self.shared.transactions.wait_for_threads();
+        self.lock_maintenance().close(&self.shared);
+        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        *keeper = None;
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    fn lock_threads(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+    /// A schema that would not replicate came in behind the gate's back.
+    fn check_schema(&self) -> Result<()> {
+        let facts = self.shared.facts.get();
+        let Some(first) = facts.objections().first() else {
+            return Ok(());
+        };
+        let count = facts.objections().len();
+        Err(Error::refused(
+            first.reason,
+            format!(
+                "{count} objects of this database would not replicate; the first is {}: {}",
+                first.object, first.message
+            ),
+        ))
+    }
+
+    fn with_maintenance<T>(
+        &self,
+        work: impl FnOnce(&mut Maintenance, &Shared) -> Result<T>,
+    ) -> Result<T> {
+        work(&mut self.lock_maintenance(), &self.shared)
+    }
+
+    fn lock_maintenance(&self) -> MutexGuard<'_, Maintenance> {
+        self.maintenance
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_high_water(&self) -> MutexGuard<'_, HighWater> {
+        self.shared
+            .high_water
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Maintenance {
+    fn connection(&mut self, shared: &Shared) -> Result<&mut Connection> {
+        if self.connection.as_ref().is_none_or(Connection::is_broken) {
+            self.connection = Some(shared.store.reader()?);
+        }
+        self.connection.as_mut().ok_or(Error::Closed)
+    }
+
+    /// The last checkpoint of a replica; a primary's writer has done it already.
+    fn close(&mut self, shared: &Shared) {
+        if let Some(connection) = self.connection.take() {
+            shared.retire(connection);
+        }
+        self.checkpointer.close(shared);
     }
 }
 

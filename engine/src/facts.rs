@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::adapter::Connection;
 use crate::error::{Error, Result};
-use crate::statement_gate::{self, Inspected, Limits, SchemaFacts};
+use crate::statement_gate::{self, Inspected, Limits, Objection, SchemaFacts};
 
 /// Statements remembered. When full, the memory starts anew: rare, and cheaper than order.
 const REMEMBERED_MAX: usize = 2_048;
@@ -43,6 +43,11 @@ impl Facts {
     /// True while the connection still sees the schema that these facts were read from.
     pub(crate) fn are_of(&self, connection: &mut Connection) -> Result<bool> {
         Ok(schema_version(connection)? == self.version)
+    }
+
+    /// What in the schema would not replicate.
+    pub(crate) fn objections(&self) -> &[Objection] {
+        self.facts.objections()
     }
 
     /// Inspects one statement.

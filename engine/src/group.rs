@@ -326,3 +326,82 @@ fn answer_all(jobs: Vec<WriteJob>, error: &Error) {
         job.respond.send(Err(error.clone())).ok();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::engine::Engine;
+    use crate::options::Options;
+    use crate::result::Params;
+    use crate::statement::Statement;
+    use crate::statement_gate::{Inspected, SessionValues, WriteInfo};
+
+    /// A write that no gate has seen.
+    fn job(engine: &Engine, sql: &str) -> (WriteJob, oneshot::Receiver<Result<Reply>>) {
+        let (respond, answer) = oneshot::channel();
+        let info = WriteInfo {
+            table: String::new(),
+            returning: false,
+            deferred_keys: false,
+        };
+        let inspected = Inspected {
+            kind: Kind::Write(info),
+            sql: sql.to_owned(),
+            uses_session_values: false,
+            touches_session_triggers: false,
+        };
+        let job = WriteJob {
+            statement: Statement {
+                inspected: Arc::new(inspected),
+                rewritten: None,
+                params: Params::default(),
+                want_rows: false,
+                values: SessionValues::default(),
+                cancel: Arc::default(),
+            },
+            foreign_keys: true,
+            facts: engine.shared().facts.get(),
+            original_sql: sql.to_owned(),
+            queued: Instant::now(),
+            respond,
+        };
+        (job, answer)
+    }
+
+    fn answers(engine: &Engine, groups: &mut Groups, statements: &[&str]) -> Vec<Result<Reply>> {
+        let (jobs, answers): (Vec<_>, Vec<_>) = statements.iter().map(|s| job(engine, s)).unzip();
+        groups.run(jobs);
+        let answers = answers.into_iter();
+        answers.map(|a| a.blocking_recv().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_panic_and_an_uncaptured_write_fail_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(Options::new(dir.path())).unwrap();
+        let mut groups = Groups::open(engine.shared()).unwrap();
+        let good = "INSERT INTO t VALUES (1)";
+        let mut writer = engine.store().capturing(true).unwrap();
+        writer.execute("CREATE TABLE t(a)", &[]).unwrap();
+        writer.close().unwrap();
+        let panics = "INSERT INTO t VALUES (7) RETURNING 'panic here'";
+        let outcomes = answers(&engine, &mut groups, &[good, panics, good]);
+        assert!(outcomes[0].is_ok() && outcomes[2].is_ok(), "{outcomes:?}");
+        assert!(matches!(outcomes[1], Err(Error::Panicked(_))));
+        assert_eq!(engine.stats().engine_panics, 1);
+        // Rows of the log itself are not captured, so this changes rows and logs nothing.
+        let uncaptured = "DELETE FROM turso_cdc WHERE change_id = 1";
+        let outcomes = answers(&engine, &mut groups, &[good, uncaptured, good]);
+        assert!(outcomes[0].is_ok() && outcomes[2].is_ok(), "{outcomes:?}");
+        assert_eq!(outcomes[1].as_ref().unwrap_err().code(), "TIDEGATE_REFUSED");
+        assert!(engine.stats().uncaptured_writes > 0);
+        groups.close();
+        let mut reader = engine.store().reader().unwrap();
+        let count = reader.query_integer("SELECT count(*) FROM t", &[]);
+        assert_eq!(count.unwrap(), Some(4));
+        let integrity = reader.query_value("PRAGMA integrity_check", &[]);
+        assert_eq!(integrity.unwrap().as_text(), Some("ok"));
+    }
+}

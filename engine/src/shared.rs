@@ -12,6 +12,7 @@ use crate::change::Seq;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::facts::CurrentFacts;
+use crate::high_water::HighWater;
 use crate::options::Options;
 use crate::queue::{Queue, Refused};
 use crate::reader::ReadJob;
@@ -50,13 +51,20 @@ pub(crate) struct Shared {
     pub(crate) transactions: Transactions,
     pub(crate) head: watch::Sender<Head>,
     pub(crate) fatal: watch::Sender<Option<String>>,
+    pub(crate) high_water: Mutex<HighWater>,
     role: AtomicU8,
     /// Dropped last.
     pub(crate) store: Store,
 }
 
 impl Shared {
-    pub(crate) fn new(options: Options, store: Store, facts: CurrentFacts, head: Seq) -> Self {
+    pub(crate) fn new(
+        options: Options,
+        store: Store,
+        facts: CurrentFacts,
+        head: Seq,
+        high_water: HighWater,
+    ) -> Self {
         let readers = options.readers.max(1);
         Self {
             counters: Counters::new(),
@@ -70,6 +78,7 @@ impl Shared {
                 committed_ms: clock::now_ms(),
             }),
             fatal: watch::Sender::new(None),
+            high_water: Mutex::new(high_water),
             role: AtomicU8::new(Role::Starting as u8),
             options,
             store,

@@ -75,7 +75,7 @@ pub(crate) fn spawn(shared: &Arc<Shared>) -> Result<JoinHandle<()>> {
     let mut writer = Writer {
         groups: Groups::open(shared)?,
         internal: None,
-        checkpointer: Checkpointer::new(shared),
+        checkpointer: Checkpointer::new(),
         shared: shared.clone(),
     };
     let thread = thread::Builder::new()

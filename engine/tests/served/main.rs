@@ -5,6 +5,7 @@ mod checkpoints;
 mod groups;
 mod kill;
 mod limits;
+mod roles;
 mod sessions;
 mod support;
 mod transactions;
