@@ -24,11 +24,11 @@ use std::path::{Path, PathBuf};
 
 use crate::disk;
 use crate::error::{Error, Result};
+use crate::high_water::HIGH_WATER_FILE;
 use crate::store::{self, DATABASE_FILE};
 
 const INCOMING_PREFIX: &str = "incoming-";
 const INSTALLING_DIR: &str = "installing";
-const HIGH_WATER_FILE: &str = "high-water";
 
 /// A directory in which a database is made ready. Removed when dropped before it is
 /// installed.
