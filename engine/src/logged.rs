@@ -21,7 +21,7 @@
 //! COMMIT                     the engine adds its own record, so the head is read afterwards
 //! ```
 
-use turso_parser::ast::{CreateTableBody, Expr, Limit, Literal, Stmt};
+use turso_parser::ast::{CreateTableBody, Expr, Limit, Literal, OneSelect, Select, Stmt};
 use turso_parser::lexer::Lexer;
 use turso_parser::token::TokenType;
 
@@ -208,10 +208,7 @@ fn shape_of_create_table_as(
         ..
     } = &mut statement
     {
-        select.limit = Some(Limit {
-            expr: Box::new(Expr::Literal(Literal::Numeric("0".into()))),
-            offset: None,
-        });
+        *select = without_rows(select)?;
     }
     let before = schema_version(connection)?;
     connection.execute(&format!("SAVEPOINT {SHAPE_SAVEPOINT}"), &[])?;
@@ -226,6 +223,32 @@ fn shape_of_create_table_as(
         connection.execute(&format!("RELEASE {SHAPE_SAVEPOINT}"), &[])?;
     }
     text
+}
+
+/// The same SELECT, giving no rows. VALUES takes no LIMIT and is wrapped.
+fn without_rows(select: &Select) -> Result<Select> {
+    let mut parts = select
+        .body
+        .compounds
+        .iter()
+        .map(|compound| &compound.select);
+    let has_values = std::iter::once(&select.body.select)
+        .chain(&mut parts)
+        .any(|part| matches!(part, OneSelect::Values(_)));
+    if has_values {
+        let wrapped = format!("SELECT * FROM ({select}) LIMIT 0");
+        return match ddl::parse_one(&wrapped)? {
+            Stmt::Select(select) => Ok(select),
+            other => Err(Error::Corrupt(format!("not a SELECT any more: {other}"))),
+        };
+    }
+    Ok(Select {
+        limit: Some(Limit {
+            expr: Box::new(Expr::Literal(Literal::Numeric("0".into()))),
+            offset: None,
+        }),
+        ..select.clone()
+    })
 }
 
 fn table_text(connection: &mut Connection, name: &str) -> Result<String> {
