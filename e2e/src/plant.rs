@@ -50,12 +50,13 @@ impl Plant {
     /// Tables with something of everything that is changed.
     pub fn garden() -> Vec<String> {
         [
-            "CREATE TABLE plants (id INTEGER PRIMARY KEY, name TEXT, height REAL)",
+            "CREATE TABLE plants (id INTEGER PRIMARY KEY, name TEXT, height)",
             "CREATE INDEX plants_by_name ON plants (name)",
             "CREATE TABLE numbered (id INTEGER PRIMARY KEY AUTOINCREMENT, note TEXT)",
             "INSERT INTO numbered (note) VALUES ('one'), ('two')",
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400) \
              INSERT INTO plants SELECT i, 'plant ' || i, i / 4.0 FROM n",
+            // Without a type: a REAL column of C SQLite stores -0.0 as the integer 0.
             "INSERT INTO plants VALUES (1000, 'zero', 0.0)",
             "PRAGMA user_version = 7",
         ]
