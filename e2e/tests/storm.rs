@@ -22,7 +22,6 @@ fn short() -> Options {
 }
 
 #[tokio::test]
-#[ignore = "no node is served yet"]
 async fn a_lone_primary_killed_under_load_loses_nothing_acknowledged() -> Result<()> {
     storm(Options {
         nodes: 1,

@@ -16,8 +16,14 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use rusqlite::Connection;
-use rusqlite::types::{Value, ValueRef};
-use serde_json::json;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use tidegate::front::hrana::Dialect;
+use tidegate::front::hrana::error::WireError;
+use tidegate::front::hrana::request::{Pipeline, Request as Asked, Sql, Statement};
+use tidegate::front::hrana::response::{write_failed, write_ok, write_result};
+use tidegate_engine::Value;
+use tidegate_engine::adapter::Column;
+use tidegate_engine::result::ResultSet;
 
 /// How long a statement waits for the lock before it fails with `SQLITE_BUSY`.
 const BUSY_TIMEOUT_MS: u32 = 30_000;
@@ -80,65 +86,77 @@ async fn answer(
         .body(Full::new(Bytes::from(reply)))?)
 }
 
+/// Answers a pipeline with the daemon's own codec.
 fn pipeline(connection: &Connection, body: &[u8]) -> Result<Vec<u8>> {
-    let body: serde_json::Value = serde_json::from_slice(body)?;
-    let requests = body["requests"].as_array().context("no requests")?;
-    let results: Vec<_> = requests
-        .iter()
-        .map(|request| match request["type"].as_str() {
-            Some("execute") => match execute(connection, &request["stmt"]) {
-                Ok(result) => json!({"type": "ok",
-                    "response": {"type": "execute", "result": result}}),
-                Err(error) => json!({"type": "error",
-                    "error": {"message": error.to_string(), "code": "SQLITE_ERROR"}}),
+    let pipeline = Pipeline::parse(body)?;
+    let mut out = br#"{"results":["#.to_vec();
+    for (index, asked) in pipeline.requests.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        match asked {
+            Asked::Execute(statement) => match execute(connection, statement) {
+                Ok(result) => write_ok(&mut out, "execute", |out| {
+                    out.extend_from_slice(br#","result":"#);
+                    write_result(out, &result, Dialect::Turso);
+                }),
+                Err(error) => {
+                    let error = WireError::new("SQLITE_ERROR", format!("{error:#}"));
+                    write_failed(&mut out, &error);
+                }
             },
-            other => json!({"type": "ok", "response": {"type": other}}),
-        })
-        .collect();
-    Ok(serde_json::to_vec(
-        &json!({"baton": null, "base_url": null, "results": results}),
-    )?)
-}
-
-fn execute(connection: &Connection, stmt: &serde_json::Value) -> Result<serde_json::Value> {
-    let mut statement = connection.prepare_cached(stmt["sql"].as_str().context("no SQL")?)?;
-    let args = stmt["args"].as_array().map_or(&[][..], Vec::as_slice);
-    let args: Vec<_> = args.iter().map(decode).collect::<Result<_>>()?;
-    let columns: Vec<_> = statement
-        .column_names()
-        .iter()
-        .map(|name| json!({"name": name}))
-        .collect();
-    let width = columns.len();
-    let mut rows = Vec::new();
-    let mut cursor = statement.query(rusqlite::params_from_iter(args))?;
-    while let Some(row) = cursor.next()? {
-        let cells: Vec<_> = (0..width)
-            .map(|i| Ok(encode(row.get_ref(i)?)))
-            .collect::<Result<_>>()?;
-        rows.push(cells);
+            _ => write_ok(&mut out, "close", |_| {}),
+        }
     }
-    Ok(
-        json!({"cols": columns, "rows": rows, "affected_row_count": connection.changes(),
-        "last_insert_rowid": connection.last_insert_rowid().to_string()}),
-    )
+    out.extend_from_slice(br#"],"baton":null,"base_url":null}"#);
+    Ok(out)
 }
 
-fn decode(value: &serde_json::Value) -> Result<Value> {
-    let inner = &value["value"];
-    Ok(match value["type"].as_str() {
-        Some("integer") => Value::Integer(inner.as_str().context("no number")?.parse()?),
-        Some("float") => Value::Real(inner.as_f64().context("no number")?),
-        Some("text") => Value::Text(inner.as_str().context("no text")?.to_owned()),
-        _ => Value::Null,
+fn execute(connection: &Connection, asked: &Statement) -> Result<ResultSet> {
+    let Sql::Text(sql) = &asked.sql else {
+        anyhow::bail!("stored statements are not served");
+    };
+    let mut statement = connection.prepare_cached(sql)?;
+    let columns = statement.column_names().into_iter().map(column).collect();
+    let width = statement.column_count();
+    let mut rows = Vec::new();
+    let mut cursor = statement.query(rusqlite::params_from_iter(asked.args.iter().map(bound)))?;
+    while let Some(row) = cursor.next()? {
+        let cells = (0..width).map(|i| Ok(value(row.get_ref(i)?)));
+        rows.push(cells.collect::<Result<_>>()?);
+    }
+    Ok(ResultSet {
+        columns,
+        rows,
+        changes: connection.changes(),
+        last_insert_rowid: Some(connection.last_insert_rowid()),
+        ..ResultSet::default()
     })
 }
 
-fn encode(value: ValueRef<'_>) -> serde_json::Value {
+fn column(name: &str) -> Column {
+    Column {
+        name: name.to_owned(),
+        decltype: None,
+    }
+}
+
+fn bound(value: &Value) -> ToSqlOutput<'_> {
+    ToSqlOutput::Borrowed(match value {
+        Value::Null => ValueRef::Null,
+        Value::Integer(value) => ValueRef::Integer(*value),
+        Value::Real(value) => ValueRef::Real(*value),
+        Value::Text(text) => ValueRef::Text(text.as_bytes()),
+        Value::Blob(bytes) => ValueRef::Blob(bytes),
+    })
+}
+
+fn value(value: ValueRef<'_>) -> Value {
     match value {
-        ValueRef::Null | ValueRef::Blob(_) => json!({"type": "null"}),
-        ValueRef::Integer(value) => json!({"type": "integer", "value": value.to_string()}),
-        ValueRef::Real(value) => json!({"type": "float", "value": value}),
-        ValueRef::Text(text) => json!({"type": "text", "value": String::from_utf8_lossy(text)}),
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(value) => Value::Integer(value),
+        ValueRef::Real(value) => Value::Real(value),
+        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
     }
 }
