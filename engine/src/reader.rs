@@ -22,6 +22,10 @@ use crate::view::snapshot_head;
 /// it is woken.
 const NAP: Duration = Duration::from_secs(60);
 
+/// How often a read starts over because the schema changed under it; then the client gets the
+/// error, which says that the same statement may be sent again.
+const SCHEMA_RETRIES_MAX: u32 = 20;
+
 /// Work for a reader.
 pub(crate) enum ReadJob {
     /// Runs a read and answers its rows.
@@ -114,7 +118,13 @@ impl Reader {
         };
         self.shared
             .set_reading(self.slot, Some(statement.cancel.clone()));
-        let outcome = self.with_connection(|connection| read_once(connection, statement, limits));
+        let mut outcome = self.with_connection(|c| read_once(c, statement, limits));
+        for _ in 0..SCHEMA_RETRIES_MAX {
+            if !outcome.as_ref().is_err_and(is_schema_change) {
+                break;
+            }
+            outcome = self.with_connection(|c| read_once(c, statement, limits));
+        }
         self.shared.set_reading(self.slot, None);
         drop(pass);
         outcome
@@ -172,6 +182,15 @@ fn explain<T>(
 fn is_explain(sql: &str) -> bool {
     let head = sql.trim_start().get(..7);
     head.is_some_and(|head| head.eq_ignore_ascii_case("EXPLAIN"))
+}
+
+/// The schema changed between the read's snapshot and its statement, which the engine compiles
+/// against the newest one. Nothing was answered yet, so the read starts over.
+fn is_schema_change(error: &Error) -> bool {
+    let (Error::Sql { code, .. } | Error::TransactionGone { code, .. }) = error else {
+        return false;
+    };
+    *code == "SQLITE_SCHEMA"
 }
 
 fn leave_transaction(connection: &mut Connection) -> bool {

@@ -117,3 +117,40 @@ async fn a_node_without_a_role_reads_but_does_not_write() {
     ));
     eventually("no read is left open", || engine.stats().open_reads == 0).await;
 }
+
+/// The engine compiles a statement against the newest schema; a read whose snapshot is older
+/// fails then, and must start over without its client's knowing.
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_do_not_fail_while_the_schema_changes() {
+    let node = Node::start();
+    ok(
+        &mut node.session(),
+        "CREATE TABLE t(id INTEGER PRIMARY KEY, c)",
+    )
+    .await;
+    let mut readers = tokio::task::JoinSet::new();
+    for reader in 0..4 {
+        let mut session = node.session();
+        readers.spawn(async move {
+            for n in 0..500 {
+                // Never the same text, so that each is compiled anew.
+                ok(
+                    &mut session,
+                    &format!("SELECT count(*), {reader}, {n} FROM t"),
+                )
+                .await;
+            }
+        });
+    }
+    let mut writer = node.session();
+    let mut changes = 0;
+    while !readers.is_empty() {
+        ok(&mut writer, &format!("CREATE TABLE side_{changes}(a, b)")).await;
+        ok(&mut writer, &format!("DROP TABLE side_{changes}")).await;
+        changes += 1;
+        while let Some(reader) = readers.try_join_next() {
+            reader.unwrap();
+        }
+    }
+    assert!(changes > 0);
+}
