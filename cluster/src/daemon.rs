@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tidegate_engine::{Engine, Options, statement_gate, store};
+use tidegate_engine::{Engine, Options, meta, openings, statement_gate, store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
@@ -51,9 +51,9 @@ pub enum Error {
     Unsupported(String),
 }
 
-/// Runs a node until a signal or a fault ends it.
-pub async fn run(config: Config) -> Result<(), Error> {
-    let mut signals = Signals::new().map_err(Error::Signals)?;
+/// Runs a node until a signal, a fault, or if asked the end of standard input ends it.
+pub async fn run(config: Config, until_stdin_closes: bool) -> Result<(), Error> {
+    let mut signals = Signals::new(until_stdin_closes).map_err(Error::Signals)?;
     let sizes = Sizes::derive(&config, &Limits::read());
     for size in sizes.iter() {
         tracing::info!(key = size.key, value = size.value, origin = %size.origin, "sized");
@@ -171,7 +171,10 @@ impl Node {
         let (starting, id) = (engine.clone(), self.config.node.id.clone());
         let started = tokio::task::spawn_blocking(move || starting.start_primary(&id, "start"));
         started.await.expect("starting does not panic")?;
+        let identity = Identity::read(engine)?;
         self.status.send_modify(|status| {
+            status.cluster_id = identity.cluster_id;
+            status.epoch = identity.epoch;
             status.role = Role::Primary;
             status.primary = Some(status.node.clone());
             status.state = State::Ready;
@@ -250,24 +253,56 @@ impl Node {
     }
 }
 
-/// SIGTERM and SIGINT.
+/// Which cluster this copy belongs to, and in which epoch its history is.
+struct Identity {
+    cluster_id: String,
+    epoch: u64,
+}
+
+impl Identity {
+    /// A few rows: short enough to be read here.
+    fn read(engine: &Engine) -> Result<Self, tidegate_engine::Error> {
+        let mut connection = engine.store().reader()?;
+        let cluster_id = meta::cluster_id(&mut connection)?;
+        let openings = openings::openings(&mut connection)?;
+        connection.close()?;
+        Ok(Self {
+            cluster_id: cluster_id.map_or_else(String::new, |id| id.to_string()),
+            epoch: openings.last().map_or(0, |opening| opening.epoch),
+        })
+    }
+}
+
+/// SIGTERM, SIGINT, and the end of standard input where that counts.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    stdin: Option<tokio::task::JoinHandle<()>>,
 }
 
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    fn new(until_stdin_closes: bool) -> std::io::Result<Self> {
+        // Blocks a thread to the process's end, which does not wait for it.
+        let stdin = || drop(std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            stdin: until_stdin_closes.then(|| tokio::task::spawn_blocking(stdin)),
         })
     }
 
+    /// Waits for the next one; standard input closes only once.
     async fn any(&mut self) {
+        let stdin = async {
+            match &mut self.stdin {
+                Some(stdin) => stdin.await.ok(),
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            _ = stdin => self.stdin = None,
         }
     }
 }

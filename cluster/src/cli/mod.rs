@@ -6,7 +6,9 @@
 mod address;
 mod check;
 mod config;
+mod dev;
 mod health;
+mod import;
 mod serve;
 mod sql;
 mod status;
@@ -14,8 +16,6 @@ mod status;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-
-use crate::config::ConfigFlags;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,13 +71,17 @@ signal cut a shutdown short.";
 #[derive(Subcommand)]
 enum Command {
     /// Runs a node
-    Serve(Box<ConfigFlags>),
+    Serve(Box<serve::ServeArgs>),
+    /// Runs a primary and a replica on this machine, for trying
+    Dev(dev::DevArgs),
     /// Opens a shell, or runs statements
     Sql(sql::SqlArgs),
     /// Shows the cluster at a glance
     Status(status::StatusArgs),
     /// Asks whether a node is ready; for container health checks
     Health(health::HealthArgs),
+    /// Takes over an existing SQLite file, or says why not
+    Import(import::ImportArgs),
     /// Tells which statements of a script would be refused, and why
     Check(check::CheckArgs),
     /// Checks a configuration file, or prints every key
@@ -101,7 +105,9 @@ pub fn main() -> ExitCode {
         }
     };
     let outcome = match cli.command {
-        Command::Serve(flags) => serve::run(*flags),
+        Command::Serve(args) => serve::run(*args),
+        Command::Dev(args) => block_on(dev::run(args)),
+        Command::Import(args) => import::run(&args, cli.output),
         Command::Check(args) => check::run(&args, cli.output),
         Command::Config(command) => config::run(&command, cli.output),
         Command::Sql(args) => block_on(sql::run(args, cli.output)),

@@ -1,14 +1,27 @@
 //! `tidegate serve`
 
+use clap::Args;
+
 use crate::autosize::{Limits, Sizes};
 use crate::cli::{Exit, Failure};
 use crate::config::ConfigFlags;
 use crate::daemon::{self, Error};
 use crate::telemetry;
 
+/// The configuration's flags, and how to stop.
+#[derive(Args)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    flags: ConfigFlags,
+    /// Stops when standard input closes: how `tidegate dev` stops its nodes, and how they notice
+    /// that it has died
+    #[arg(long, hide = true)]
+    until_stdin_closes: bool,
+}
+
 /// Runs a node until it is told to stop.
-pub fn run(flags: ConfigFlags) -> Result<Exit, Failure> {
-    let (config, warnings) = flags.resolve().map_err(Failure::usage)?;
+pub fn run(args: ServeArgs) -> Result<Exit, Failure> {
+    let (config, warnings) = args.flags.resolve().map_err(Failure::usage)?;
     telemetry::init(&config.log).map_err(Failure::usage)?;
     for warning in warnings {
         tracing::warn!("{warning}");
@@ -20,7 +33,7 @@ pub fn run(flags: ConfigFlags) -> Result<Exit, Failure> {
         .enable_all()
         .build()
         .map_err(Failure::failed)?;
-    let outcome = runtime.block_on(daemon::run(config));
+    let outcome = runtime.block_on(daemon::run(config, args.until_stdin_closes));
     // What is left was given its time; threads that still block end with the process.
     runtime.shutdown_background();
     match outcome {
