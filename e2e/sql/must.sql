@@ -1363,6 +1363,14 @@ INSERT OR IGNORE INTO seq(u) VALUES ('a');
 -- expect: error SQLITE_CONSTRAINT_UNIQUE
 INSERT INTO seq(u) VALUES ('a');
 
+-- ## INSERT OR FAIL that fails at its first row
+-- expect: error SQLITE_CONSTRAINT_UNIQUE
+INSERT OR FAIL INTO seq(u) VALUES ('a');
+
+-- ## INSERT OR FAIL that fails at its second row
+-- expect: error SQLITE_CONSTRAINT_UNIQUE
+INSERT OR FAIL INTO seq(u) VALUES ('or fail'), ('a');
+
 -- ## ids are not used again after DELETE
 DELETE FROM seq WHERE id > 50;
 INSERT INTO seq(u) VALUES ('e');

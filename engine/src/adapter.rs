@@ -38,6 +38,7 @@ pub struct Connection {
     inner: Arc<tc::Connection>,
     cache: StatementCache,
     broken: bool,
+    kept_rows: bool,
 }
 
 /// Interrupts what a connection is running, from another thread.
@@ -136,6 +137,7 @@ impl Database {
             inner,
             cache: StatementCache::default(),
             broken: false,
+            kept_rows: false,
         })
     }
 }
@@ -319,6 +321,12 @@ impl Connection {
         }
     }
 
+    /// True when the last statement failed and kept what it had done until then: OR FAIL, a
+    /// constraint declared ON CONFLICT FAIL, RAISE(FAIL).
+    pub fn has_kept_rows(&self) -> bool {
+        self.kept_rows
+    }
+
     /// True after a panic: drop the connection.
     pub fn is_broken(&self) -> bool {
         self.broken
@@ -403,12 +411,20 @@ impl Connection {
         mut each: impl FnMut(&Row<'_>) -> Result<ControlFlow<()>>,
     ) -> Result<i64> {
         // The inner result is the engine's, the outer one the caller's closure's.
+        let mut kept_rows = false;
         let driven = contain(|| {
             for (index, value) in params.enumerate() {
                 let at = NonZeroUsize::new(index + 1).expect("parameters count from one");
                 statement.bind_at(at, to_core(value)?)?;
             }
             let outcome = step_to_end(statement, &mut each);
+            kept_rows = matches!(
+                outcome,
+                Err(tc::LimboError::Raise(
+                    turso_parser::ast::ResolveType::Fail,
+                    _
+                ))
+            );
             if outcome.is_err() || matches!(outcome, Ok(Err(_))) {
                 statement.reset_best_effort();
             } else {
@@ -416,6 +432,7 @@ impl Connection {
             }
             outcome
         });
+        self.kept_rows = kept_rows;
         match driven {
             Ok(Ok(changes)) => Ok(changes),
             Ok(Err(from_closure)) => Err(from_closure),

@@ -38,7 +38,11 @@ pub(crate) fn run(
             result
         }
         _ => {
-            let result = statement::run(connection, statement, limits)?;
+            let outcome = statement::run(connection, statement, limits);
+            if outcome.is_err() && may_have_kept(connection, statement.sql()) {
+                ledger.wrote(0, true);
+            }
+            let result = outcome?;
             let changes = i64::try_from(result.changes).unwrap_or(i64::MAX);
             let counted = if may_overcount(statement.sql()) {
                 0
@@ -71,10 +75,19 @@ fn may_be_quiet(sql: &str) -> bool {
 /// come from a SELECT (they may hide in a view), so the ledger trusts the count of statements
 /// without one.
 fn may_overcount(sql: &str) -> bool {
-    const SELECT: &[u8] = b"SELECT";
+    mentions(sql, "SELECT")
+}
+
+/// A statement that fails in the manner of FAIL keeps what it did. Rows are in the log, but
+/// all that it did may be to move a sequence.
+fn may_have_kept(connection: &Connection, sql: &str) -> bool {
+    connection.has_kept_rows() || mentions(sql, "FAIL")
+}
+
+fn mentions(sql: &str, word: &str) -> bool {
     sql.as_bytes()
-        .windows(SELECT.len())
-        .any(|word| word.eq_ignore_ascii_case(SELECT))
+        .windows(word.len())
+        .any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 fn starts_with_word(sql: &str, word: &str) -> bool {
