@@ -89,3 +89,109 @@ fn values_stored_in_unusual_ways_are_read_as_sqlite_reads_them() {
     drop(sqlite);
     import(&path);
 }
+
+/// Files as they lie about in the world. Each is taken and then equal to what it was,
+/// or refused with a reason; which of the two is part of the test.
+#[test]
+fn files_of_many_kinds_are_taken_or_refused_with_the_reason() {
+    let rows = "CREATE TABLE t (id INTEGER PRIMARY KEY, v TEXT); CREATE INDEX t_v ON t (v);
+        WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
+        INSERT INTO t SELECT i, 'value ' || i FROM n;";
+    let wal = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0;";
+    let files: [(&str, bool, String, Option<&str>); 12] = [
+        ("rollback journal", false, rows.to_owned(), None),
+        ("WAL, closed", false, format!("{wal} {rows}"), None),
+        ("hot WAL", true, format!("{wal} {rows}"), None),
+        (
+            "pages of 512 bytes",
+            false,
+            format!("PRAGMA page_size = 512; {rows}"),
+            None,
+        ),
+        (
+            "pages of 64 KiB",
+            false,
+            format!("PRAGMA page_size = 65536; {rows}"),
+            None,
+        ),
+        (
+            "hot rollback journal",
+            true,
+            format!("PRAGMA cache_size = 2; {rows} BEGIN; UPDATE t SET v = v || 'x'"),
+            Some("hot_journal"),
+        ),
+        (
+            "text that is not UTF-8",
+            false,
+            format!("{rows} UPDATE t SET v = CAST(x'e9' AS TEXT) WHERE id = 77"),
+            Some("text_not_utf8"),
+        ),
+        (
+            "WITHOUT ROWID",
+            false,
+            format!("{rows} CREATE TABLE w (k PRIMARY KEY) WITHOUT ROWID"),
+            Some("without_rowid"),
+        ),
+        (
+            "full text search",
+            false,
+            format!("{rows} CREATE VIRTUAL TABLE f USING fts5 (body)"),
+            Some("virtual_table"),
+        ),
+        (
+            "generated column",
+            false,
+            format!("{rows} CREATE TABLE g (a, b AS (a * 2))"),
+            Some("generated_column"),
+        ),
+        (
+            "UTF-16",
+            false,
+            format!("PRAGMA encoding = 'UTF-16'; {rows}"),
+            Some("encoding"),
+        ),
+        (
+            "auto_vacuum",
+            false,
+            format!("PRAGMA auto_vacuum = FULL; {rows}"),
+            Some("auto_vacuum"),
+        ),
+    ];
+    for (kind, hot, sql, expected) in files {
+        let dir = made_by_sqlite(&sql, hot);
+        let path = dir.path().join("file.db");
+        let target = dir.path().join("data");
+        let found = match adopt::import(&path, &target) {
+            Ok(report) => report.objections.first().map(|o| o.reason),
+            Err(tidegate_engine::Error::Refused { reason, .. }) => Some(reason),
+            Err(other) => panic!("{kind}: {other}"),
+        };
+        println!(
+            "{kind:24} {}",
+            found.map_or("taken".to_owned(), |r| format!("refused: {r}"))
+        );
+        assert_eq!(found, expected, "{kind}");
+        if found.is_none() {
+            let compared = compare(&path, &target.join("tidegate.db")).unwrap();
+            assert!(compared.is_equal(), "{kind}: {:?}", compared.named);
+            assert_eq!(compared.rows, 2000, "{kind}");
+        }
+    }
+}
+
+/// A file as its program left it, or, when hot, as a crash of that program left it.
+fn made_by_sqlite(sql: &str, hot: bool) -> tempfile::TempDir {
+    let live = tempfile::tempdir().unwrap();
+    let sqlite = Connection::open(live.path().join("file.db")).unwrap();
+    sqlite.execute_batch(sql).unwrap();
+    if !hot {
+        drop(sqlite);
+        return live;
+    }
+    let left = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(live.path()).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), left.path().join(entry.file_name())).unwrap();
+    }
+    left
+}

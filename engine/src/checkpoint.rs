@@ -9,7 +9,8 @@
 //! From `wal_checkpoint_bytes` on it is tried and given up after a short wait, to be tried
 //! again a little later. From `wal_bytes_max` on it is not given up so easily: client reads
 //! that stand in the way are interrupted and open read transactions are rolled back. Reads of
-//! our own (tail, digest, snapshot) are short or bounded by themselves and are waited for.
+//! our own (tail, digest) are short and are waited for. A snapshot or an integrity check reads
+//! the whole file; nobody waits or is interrupted while one runs, and the log grows that long.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -107,7 +108,7 @@ impl Checkpointer {
         let gate = shared.store.gate();
         let started = Instant::now();
         let mut drained = gate.drain(drain_max);
-        if drained.is_none() && insist {
+        if drained.is_none() && insist && !gate.has_long() {
             interrupt_reads(shared);
             drained = gate.drain(drain_max);
         }

@@ -17,12 +17,15 @@ pub struct ReadGate {
 #[derive(Default)]
 struct State {
     inside: usize,
+    /// Those of them that stay for as long as a whole file takes.
+    long: usize,
     closed: bool,
 }
 
 /// A read transaction's stay inside the gate.
 pub struct Pass {
     gate: Arc<ReadGate>,
+    long: bool,
 }
 
 /// The gate is closed and empty until this is dropped.
@@ -38,20 +41,26 @@ impl ReadGate {
 
     /// Enters before a read transaction begins; waits while the gate is closed.
     pub fn enter(self: &Arc<Self>) -> Pass {
-        let mut state = self.lock();
-        while state.closed {
-            state = self.wait(state);
-        }
-        state.inside += 1;
-        Pass { gate: self.clone() }
+        self.enter_for(false)
+    }
+
+    /// Enters for a read of the whole file, which lasts seconds or minutes. Checkpoints give
+    /// up at once while it is inside, instead of holding everybody for nothing.
+    pub fn enter_long(self: &Arc<Self>) -> Pass {
+        self.enter_for(true)
+    }
+
+    /// True while a read of the whole file is inside.
+    pub fn has_long(&self) -> bool {
+        self.lock().long > 0
     }
 
     /// Closes the gate and waits until nobody is inside. `None` when that takes longer than
-    /// `limit`; the gate is open again then.
+    /// `limit`, or while a long read is inside; the gate is open again then.
     pub fn drain(&self, limit: Duration) -> Option<Drained<'_>> {
         let deadline = Instant::now() + limit;
         let mut state = self.lock();
-        if state.closed {
+        if state.closed || state.long > 0 {
             return None;
         }
         state.closed = true;
@@ -76,6 +85,19 @@ impl ReadGate {
         self.lock().inside
     }
 
+    fn enter_for(self: &Arc<Self>, long: bool) -> Pass {
+        let mut state = self.lock();
+        while state.closed {
+            state = self.wait(state);
+        }
+        state.inside += 1;
+        state.long += usize::from(long);
+        Pass {
+            gate: self.clone(),
+            long,
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -89,7 +111,10 @@ impl ReadGate {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        self.gate.lock().inside -= 1;
+        let mut state = self.gate.lock();
+        state.inside -= 1;
+        state.long -= usize::from(self.long);
+        drop(state);
         self.gate.changed.notify_all();
     }
 }
@@ -114,6 +139,18 @@ mod tests {
         drop(pass);
         assert!(gate.drain(Duration::from_millis(5)).is_some());
         assert_eq!(gate.inside(), 0);
+    }
+
+    #[test]
+    fn a_long_read_inside_holds_nobody_up() {
+        let gate = Arc::new(ReadGate::new());
+        let long = gate.enter_long();
+        let begun = Instant::now();
+        assert!(gate.has_long() && gate.drain(Duration::from_secs(60)).is_none());
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        drop(gate.enter());
+        drop(long);
+        assert!(!gate.has_long() && gate.drain(Duration::ZERO).is_some());
     }
 
     #[test]

@@ -69,12 +69,20 @@ impl Snapshot {
     /// Copies the database as it is now. Holds a read view for as long as the copy takes
     /// (hundreds of megabytes a second), and needs as much free space as the database has.
     pub fn take(store: &Store) -> Result<Self> {
+        Self::take_unless(store, &|| false)
+    }
+
+    /// The same, given up between two chunks when `stop` says so.
+    pub fn take_unless(store: &Store, stop: &dyn Fn() -> bool) -> Result<Self> {
         let mut reader = store.reader()?;
-        let mut view = ReadView::begin(&mut reader, store.gate())?;
+        let mut view = ReadView::begin_long(&mut reader, store.gate())?;
         let expected = page_size(&mut view)? as u64 * page_count(&mut view)?;
         disk::require_space(store.dir(), expected)?;
         let mut spool = unnamed_file(store.dir())?;
-        let content = copy_pages(&mut view, &mut |chunk| Ok(spool.write_all(chunk)?))?;
+        let content = copy_pages(&mut view, &mut |chunk| match stop() {
+            true => Err(Error::Closed),
+            false => Ok(spool.write_all(chunk)?),
+        })?;
         Ok(Self {
             spool,
             content,

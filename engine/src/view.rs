@@ -32,6 +32,16 @@ impl<'c> ReadView<'c> {
     /// Waits while a checkpoint holds the gate.
     pub fn begin(connection: &'c mut Connection, gate: &Arc<ReadGate>) -> Result<Self> {
         let pass = gate.enter();
+        Self::begin_inside(connection, pass)
+    }
+
+    /// The same for reading the whole file: checkpoints do not try to wait for it.
+    pub fn begin_long(connection: &'c mut Connection, gate: &Arc<ReadGate>) -> Result<Self> {
+        let pass = gate.enter_long();
+        Self::begin_inside(connection, pass)
+    }
+
+    fn begin_inside(connection: &'c mut Connection, pass: Pass) -> Result<Self> {
         connection.execute("BEGIN", &[])?;
         let mut view = Self {
             connection,

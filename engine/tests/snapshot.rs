@@ -180,6 +180,18 @@ fn nothing_is_held_and_nothing_is_left_once_a_snapshot_is_taken() {
 }
 
 #[test]
+fn a_snapshot_can_be_given_up_half_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = source(&dir.path().join("a"));
+    let given_up = Snapshot::take_unless(&store, &|| {
+        assert!(store.gate().has_long(), "checkpoints do not wait for it");
+        true
+    });
+    assert!(matches!(given_up.err(), Some(Error::Closed)));
+    assert!(store.gate().drain(Duration::ZERO).is_some());
+}
+
+#[test]
 fn half_a_snapshot_is_never_a_database() {
     let dir = tempfile::tempdir().unwrap();
     let store = source(&dir.path().join("a"));
