@@ -387,7 +387,7 @@ impl Connection {
 
     /// Before ALTER TABLE the cache is emptied: the engine changes its picture of the schema
     /// in place and panics while a prepared statement still points into it.
-    fn take_statement(&mut self, sql: &str) -> Result<tc::Statement> {
+    fn take_statement(&mut self, sql: &str) -> Result<Box<tc::Statement>> {
         if self.broken {
             return Err(Error::Panicked("the connection is retired".into()));
         }
@@ -400,7 +400,7 @@ impl Connection {
                 statement.clear_bindings();
                 Ok(statement)
             }
-            None => contain(|| self.inner.prepare(sql)).map_err(|e| self.note(e)),
+            None => contain(|| self.inner.prepare(sql).map(Box::new)).map_err(|e| self.note(e)),
         }
     }
 
@@ -509,16 +509,17 @@ impl<'a> Row<'a> {
 /// connection sees more than [`STATEMENT_CACHE_MAX`] different texts.
 #[derive(Default)]
 struct StatementCache {
-    entries: HashMap<String, (u64, tc::Statement)>,
+    /// Boxed: a statement is large, and taking and putting it moves it.
+    entries: HashMap<String, (u64, Box<tc::Statement>)>,
     clock: u64,
 }
 
 impl StatementCache {
-    fn take(&mut self, sql: &str) -> Option<tc::Statement> {
+    fn take(&mut self, sql: &str) -> Option<Box<tc::Statement>> {
         self.entries.remove(sql).map(|(_, statement)| statement)
     }
 
-    fn put(&mut self, sql: &str, statement: tc::Statement) {
+    fn put(&mut self, sql: &str, statement: Box<tc::Statement>) {
         if self.entries.len() >= STATEMENT_CACHE_MAX {
             let oldest = self.entries.iter().min_by_key(|(_, (used, _))| *used);
             if let Some(key) = oldest.map(|(key, _)| key.clone()) {

@@ -21,6 +21,8 @@ pub(crate) enum CommitFailure {
     ForeignKey(Error),
     /// The engine did not log what it changed. The transaction must be rolled back.
     Uncaptured(Error),
+    /// This node must not acknowledge anything any more. The transaction must be rolled back.
+    NotTried(Error),
     /// The device is full. Nothing happened; the transaction must be rolled back.
     NoSpace(Error),
     /// Nobody knows whether it happened.
@@ -33,6 +35,7 @@ impl CommitFailure {
         match self {
             Self::ForeignKey(error)
             | Self::Uncaptured(error)
+            | Self::NotTried(error)
             | Self::NoSpace(error)
             | Self::Unknown(error) => error,
         }
@@ -45,6 +48,9 @@ pub(crate) fn commit(
     ledger: Ledger,
     shared: &Shared,
 ) -> Result<Seq, CommitFailure> {
+    if let Some(why) = shared.fatal.borrow().as_ref() {
+        return Err(CommitFailure::NotTried(Error::Fatal(why.clone())));
+    }
     let sealed = ledger
         .seal(connection)
         .map_err(|error| sort_seal_failure(error, shared))?;

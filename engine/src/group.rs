@@ -227,7 +227,7 @@ impl Attempt<'_> {
     fn run(&mut self, jobs: &[WriteJob]) -> Ended {
         let mut ledger = match self.begin() {
             Ok(ledger) => ledger,
-            Err(error) => return Ended::Failed(self.abandon(error)),
+            Err(error) => return Ended::Failed(not_busy(self.abandon(error), self.shared)),
         };
         let started = Instant::now();
         for (index, job) in jobs.iter().enumerate() {
@@ -314,6 +314,21 @@ impl Attempt<'_> {
         if let Err(error) = self.connection.execute("ROLLBACK", &[]) {
             self.shared.fail(format!("ROLLBACK failed: {error}"));
         }
+    }
+}
+
+/// Nobody but us writes to the file, so the engine's lock is free when we have the permit.
+/// Should it not be, somebody else has the file open; a client only hears that it may retry.
+pub(crate) fn not_busy(error: Error, shared: &Shared) -> Error {
+    match error {
+        Error::Busy => {
+            tracing::error!("the engine's write lock is held by somebody without the permit");
+            shared.overloaded(
+                "engine_lock",
+                "the database is locked; try again in a moment",
+            )
+        }
+        other => other,
     }
 }
 

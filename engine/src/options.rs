@@ -25,6 +25,8 @@ pub struct Options {
     pub readers: usize,
     /// Reads that may wait for a reader; one more is refused as overloaded.
     pub read_queue_max: usize,
+    /// A read that waited this long for a reader is answered as overloaded, unexecuted.
+    pub read_wait_max: Duration,
     /// Interactive transactions open at once; one more is refused as overloaded.
     pub transactions_max: usize,
     /// Writes that may wait for the writer; one more is refused as overloaded.
@@ -74,6 +76,7 @@ impl Options {
             foreign_keys: true,
             readers: 4,
             read_queue_max: 1_024,
+            read_wait_max: Duration::from_secs(10),
             transactions_max: 64,
             write_queue_max: 4_096,
             write_queue_bytes_max: 64 << 20,

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -31,6 +31,7 @@ pub(crate) enum ReadJob {
     /// Runs a read and answers its rows.
     Query {
         statement: Statement,
+        queued: Instant,
         respond: oneshot::Sender<Result<ResultSet>>,
     },
     /// Prepares a statement and answers what it looks like.
@@ -83,10 +84,15 @@ impl Reader {
 
     fn answer(&mut self, job: ReadJob) {
         match job {
-            ReadJob::Query { statement, respond } => {
-                if !statement.cancel.is_cancelled() {
-                    respond.send(self.query(&statement)).ok();
+            ReadJob::Query {
+                statement,
+                queued,
+                respond,
+            } => {
+                if statement.cancel.is_cancelled() {
+                    return;
                 }
+                respond.send(self.query(&statement, queued)).ok();
             }
             ReadJob::Describe { sql, respond } => {
                 respond.send(self.describe(&sql)).ok();
@@ -110,7 +116,13 @@ impl Reader {
         described
     }
 
-    fn query(&mut self, statement: &Statement) -> Result<ResultSet> {
+    fn query(&mut self, statement: &Statement, queued: Instant) -> Result<ResultSet> {
+        if queued.elapsed() > self.shared.options.read_wait_max {
+            return Err(self.shared.overloaded(
+                "read_wait",
+                "the read waited too long for its turn; try again in a moment",
+            ));
+        }
         let pass = self.shared.store.gate().enter();
         let limits = RunLimits {
             time_max: self.shared.options.statement_time_max,

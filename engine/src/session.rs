@@ -23,7 +23,7 @@ use crate::reader::ReadJob;
 use crate::result::{Described, Params, ResultSet};
 use crate::shared::Shared;
 use crate::statement::{Reply, Statement};
-use crate::statement_gate::{self, Inspected, Kind, SessionValues};
+use crate::statement_gate::{self, BeginKind, Inspected, Kind, SessionValues};
 use crate::stats::{Asked, Family};
 use crate::transactions::{OpenTransaction, RunStep, Step};
 use crate::writer::{WriteJob, WriterJob};
@@ -32,6 +32,7 @@ use crate::writer::{WriteJob, WriterJob};
 pub struct Session {
     engine: Arc<Engine>,
     foreign_keys: bool,
+    begin_immediate: bool,
     values: SessionValues,
     transaction: Option<OpenTransaction>,
 }
@@ -40,6 +41,7 @@ impl Session {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
         Self {
             foreign_keys: engine.shared().options.foreign_keys,
+            begin_immediate: false,
             engine,
             values: SessionValues::default(),
             transaction: None,
@@ -93,6 +95,12 @@ impl Session {
         self.transaction.is_none()
     }
 
+    /// Makes a plain BEGIN take the write permit at once, for clients that read before they
+    /// write and would rather wait than be told that their snapshot is stale.
+    pub fn set_begin_immediate(&mut self, on: bool) {
+        self.begin_immediate = on;
+    }
+
     /// The session's last inserted row id.
     pub fn last_insert_rowid(&self) -> i64 {
         self.values.last_insert_rowid
@@ -131,6 +139,10 @@ impl Session {
                     Err(error) => Err(error),
                 };
                 (Asked::Write, outcome)
+            }
+            Kind::Begin(BeginKind::Deferred) if self.begin_immediate => {
+                let outcome = self.open_transaction("BEGIN IMMEDIATE").await;
+                (Asked::Transaction, outcome)
             }
             Kind::Begin(_) | Kind::Savepoint(_) => {
                 let outcome = self.open_transaction(sql).await;
@@ -180,7 +192,12 @@ impl Session {
         let guard = CancelOnDrop::new(statement.cancel.clone());
         let (respond, answer) = oneshot::channel();
         let bytes = statement.size_bytes();
-        self.push_read(ReadJob::Query { statement, respond }, bytes)?;
+        let job = ReadJob::Query {
+            statement,
+            queued: Instant::now(),
+            respond,
+        };
+        self.push_read(job, bytes)?;
         let outcome = answer.await.map_err(|_| Error::Closed)?;
         guard.disarm();
         outcome

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
@@ -24,6 +24,11 @@ use crate::writer::WriterJob;
 
 /// Stacks of threads that run SQL: the engine recurses over what it parses.
 pub(crate) const STACK_BYTES: usize = 16 << 20;
+
+/// So many panics of the engine ...
+const PANICS_MAX: usize = 3;
+/// ... within this time end the process.
+const PANIC_WINDOW: Duration = Duration::from_secs(10);
 
 /// What this node may do at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) head: watch::Sender<Head>,
     pub(crate) fatal: watch::Sender<Option<String>>,
     pub(crate) high_water: Mutex<HighWater>,
+    /// When the engine panicked lately.
+    panics: Mutex<Vec<Instant>>,
     role: AtomicU8,
     /// Dropped last.
     pub(crate) store: Store,
@@ -79,6 +86,7 @@ impl Shared {
             }),
             fatal: watch::Sender::new(None),
             high_water: Mutex::new(high_water),
+            panics: Mutex::new(Vec::new()),
             role: AtomicU8::new(Role::Starting as u8),
             options,
             store,
@@ -188,10 +196,24 @@ impl Shared {
     /// then; what is left of it is not our concern any more.
     pub(crate) fn retire(&self, connection: Connection) {
         if connection.is_broken() {
-            self.counters.engine_panics.fetch_add(1, Ordering::Relaxed);
+            self.note_panic();
         }
         if let Err(error) = connection.close() {
             tracing::warn!(%error, "closing a connection failed");
+        }
+    }
+
+    /// One panic is a statement's own misfortune. Several in a short time are not, and what
+    /// the engine holds in memory is no longer to be trusted: starting anew is.
+    fn note_panic(&self) {
+        self.counters.engine_panics.fetch_add(1, Ordering::Relaxed);
+        let mut panics = self.panics.lock().unwrap_or_else(PoisonError::into_inner);
+        panics.retain(|at| at.elapsed() < PANIC_WINDOW);
+        panics.push(Instant::now());
+        if panics.len() >= PANICS_MAX {
+            self.fail(format!(
+                "the engine panicked {PANICS_MAX} times within {PANIC_WINDOW:?}"
+            ));
         }
     }
 

@@ -25,6 +25,7 @@ use crate::commit::{self, CommitFailure};
 use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::gate::Pass;
+use crate::group;
 use crate::logged::Ledger;
 use crate::names;
 use crate::result::ResultSet;
@@ -222,7 +223,8 @@ impl<'a> Transaction<'a> {
 
     /// Begins for the engine, with the savepoints that were only noted.
     fn begin_now(&mut self, begin: &str) -> Result<()> {
-        self.connection.execute(begin, &[])?;
+        let begun = self.connection.execute(begin, &[]);
+        begun.map_err(|error| group::not_busy(error, self.shared))?;
         self.state.pending = false;
         for name in &self.state.savepoints {
             self.connection.execute(&savepoint_sql(name), &[])?;

@@ -123,8 +123,8 @@ impl Mark {
             return values;
         }
         let rowid = connection.last_insert_rowid();
-        let plain_insert = may_be_quiet(statement.sql()) && !is_upsert(statement.sql());
-        if rowid != self.last_insert_rowid || (plain_insert && result.changes > 0) {
+        let moved = rowid != self.last_insert_rowid;
+        if moved || (result.changes > 0 && is_plain_insert(statement.sql())) {
             values.last_insert_rowid = rowid;
         }
         values.changes = i64::try_from(result.changes).unwrap_or(i64::MAX);
@@ -135,9 +135,9 @@ impl Mark {
     }
 }
 
-fn is_upsert(sql: &str) -> bool {
-    let upper = sql.to_ascii_uppercase();
-    upper.contains("CONFLICT") && upper.contains("UPDATE")
+/// An INSERT that cannot turn into an update.
+fn is_plain_insert(sql: &str) -> bool {
+    may_be_quiet(sql) && !(mentions(sql, "CONFLICT") && mentions(sql, "UPDATE"))
 }
 
 /// Makes the connection answer the session's values. There is no setter for the row id, but
