@@ -23,11 +23,12 @@ use crate::finals::{self, HeaderValues, Sequence};
 use crate::log::{COMMIT_RECORD, INSERT_RECORD};
 use crate::names;
 use crate::plan::{self, Plan};
+use crate::rows::{self, Puts};
 use crate::schema::{TableShape, table_shape};
 use crate::spool::Spool;
 use crate::store::Store;
 use crate::triggers::{self, Trigger};
-use crate::value::{Value, ValueRef};
+use crate::value::Value;
 use crate::view::read_head;
 
 /// Applies batches to one copy, in order.
@@ -151,15 +152,8 @@ struct Apply<'c> {
     header: Header,
     items: Vec<LogItem>,
     plan: Plan,
-    target: Option<Target>,
+    puts: Option<Puts>,
     sequences_before: Vec<Sequence>,
-}
-
-/// The table whose rows are being put.
-struct Target {
-    insert: String,
-    keys: std::vec::IntoIter<i64>,
-    name: String,
 }
 
 impl<'c> Apply<'c> {
@@ -169,7 +163,7 @@ impl<'c> Apply<'c> {
             header,
             items: Vec::new(),
             plan: Plan::default(),
-            target: None,
+            puts: None,
             sequences_before: Vec::new(),
         }
     }
@@ -187,7 +181,10 @@ impl<'c> Apply<'c> {
             match record {
                 Record::Item(item) => self.items.push(item),
                 Record::Table { name, columns } => self.begin_table(name, &columns)?,
-                Record::Row { rowid, values } => self.put(rowid, &values)?,
+                Record::Row { rowid, values } => {
+                    let puts = self.puts.as_mut().expect("a row follows its table");
+                    puts.put(self.connection, rowid, &values)?;
+                }
                 Record::Sequences(sequences) => last.sequences = Some(sequences),
                 Record::Pragmas(header) => last.header = Some(header),
                 Record::Triggers(triggers) => last.triggers = Some(triggers),
@@ -200,6 +197,7 @@ impl<'c> Apply<'c> {
     }
 
     fn end(mut self, last: Final) -> Result<()> {
+        self.flush()?;
         self.set_finals(last)?;
         self.store_log()?;
         check_open(self.connection)
@@ -210,7 +208,8 @@ impl<'c> Apply<'c> {
         check_items(&self.items, self.header)?;
         self.plan = plan::plan(&self.items)?;
         for (table, keys) in std::mem::take(&mut self.plan.deletes) {
-            self.delete(&table, &keys)?;
+            let shape = self.shape(&table)?;
+            rows::delete_rows(self.connection, &shape, &keys)?;
         }
         if self.plan.has_ddl {
             self.run_statements()?;
@@ -218,28 +217,12 @@ impl<'c> Apply<'c> {
         Ok(())
     }
 
-    fn delete(&mut self, table: &str, keys: &[i64]) -> Result<()> {
-        let shape = self.shape(table)?;
-        let (table, rowid) = (shape.quoted_name(), names::quote(&shape.rowid_alias));
-        let sql = format!("SELECT max({rowid}) FROM {table}");
-        let Some(highest) = self.connection.query_integer(&sql, &[])? else {
-            return Ok(());
-        };
-        // Keys beyond the last row are new ones: a bulk load deletes nothing.
-        let present = keys.partition_point(|key| *key <= highest);
-        let sql = format!("DELETE FROM {table} WHERE {rowid} = ?");
-        for &key in &keys[..present] {
-            self.run_on_row(&sql, std::iter::once(ValueRef::Integer(key)))?;
-        }
-        Ok(())
-    }
-
+    /// Prepared statements do not outlive a change of what they refer to.
     fn run_statements(&mut self) -> Result<()> {
+        self.connection.clear_statements();
         for item in &self.items {
             if let LogItem::Ddl(ddl) = item {
-                let ran = self.connection.execute(&ddl.sql, &[]);
-                ran.map_err(|e| diverging(&format!("schema statement at {}", ddl.seq), &e))?;
-                check_open(self.connection)?;
+                rows::run(self.connection, &ddl.sql, std::iter::empty())?;
             }
         }
         self.connection.clear_statements();
@@ -258,52 +241,16 @@ impl<'c> Apply<'c> {
         let keys = keys.ok_or_else(|| {
             Error::Diverging(format!("rows of table {name}, which the log does not name"))
         })?;
-        self.target = Some(Target {
-            insert: format!(
-                "INSERT INTO {}({}, {}) VALUES (?{})",
-                shape.quoted_name(),
-                names::quote(&shape.rowid_alias),
-                shape.column_list(),
-                ", ?".repeat(columns.len())
-            ),
-            keys: keys.into_iter(),
-            name: name.to_owned(),
-        });
+        self.flush()?;
+        self.puts = Some(Puts::new(&shape, keys));
         Ok(())
     }
 
-    fn put(&mut self, rowid: i64, values: &[ValueRef<'_>]) -> Result<()> {
-        let target = self.target.as_mut().expect("a row follows its table");
-        // Both ascend, so a row that the log does not name, or that comes twice, is not found.
-        if !target.keys.any(|key| key == rowid) {
-            return Err(Error::Diverging(format!(
-                "row {rowid} of table {}, which the log does not name",
-                target.name
-            )));
+    fn flush(&mut self) -> Result<()> {
+        match self.puts.take() {
+            Some(mut puts) => puts.flush(self.connection),
+            None => Ok(()),
         }
-        let sql = std::mem::take(&mut target.insert);
-        let params = std::iter::once(ValueRef::Integer(rowid)).chain(values.iter().copied());
-        let changed = self.run_on_row(&sql, params)?;
-        let target = self.target.as_mut().expect("still the same table");
-        if changed != 1 {
-            return Err(Error::Diverging(format!(
-                "putting row {rowid} of table {} changed {changed} rows",
-                target.name
-            )));
-        }
-        target.insert = sql;
-        Ok(())
-    }
-
-    fn run_on_row<'p>(
-        &mut self,
-        sql: &str,
-        params: impl Iterator<Item = ValueRef<'p>>,
-    ) -> Result<i64> {
-        let changed = self.connection.run(sql, params, |_| Ok(()));
-        let changed = changed.map_err(|error| diverging(sql, &error))?;
-        check_open(self.connection)?;
-        Ok(changed)
     }
 
     /// Sequences are set even when the batch has none: a put moves them, where on the source
@@ -374,8 +321,7 @@ impl<'c> Apply<'c> {
     }
 
     fn store_row(&mut self, sql: &str, row: &[Value]) -> Result<()> {
-        let stored = self.connection.execute(sql, row);
-        stored.map_err(|error| diverging("storing the log", &error))?;
+        rows::run(self.connection, sql, row.iter().map(Value::as_ref))?;
         Ok(())
     }
 
@@ -418,16 +364,5 @@ fn check_tables<'a>(mut tables: impl Iterator<Item = &'a String>) -> Result<()> 
         Some(name) => Err(Error::Format(format!(
             "a batch touches {name}, which is local to each node"
         ))),
-    }
-}
-
-/// Trouble of the machine stays what it is, so that applying again may succeed; anything the
-/// statement itself says means that the copies differ.
-fn diverging(what: &str, error: &Error) -> Error {
-    match error {
-        Error::Sql { .. } | Error::TransactionGone { .. } | Error::Refused { .. } => {
-            Error::Diverging(format!("{what}: {error}"))
-        }
-        other => other.clone(),
     }
 }

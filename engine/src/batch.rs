@@ -12,7 +12,7 @@
 //! damaged is never applied. A record or version that this code does not know stops the
 //! reader: nothing is ever skipped. Byte by byte in `docs/protocol.md`.
 
-use std::io::Read;
+use std::ops::Range;
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -20,7 +20,7 @@ use crate::change::{Ddl, Interval, LogItem, Seq};
 use crate::codec::{self, Reader};
 use crate::error::{Error, Result};
 use crate::finals::{HeaderValues, Sequence};
-use crate::spool::{Spool, SpoolReader};
+use crate::spool::Spool;
 use crate::triggers::Trigger;
 use crate::value::ValueRef;
 
@@ -28,8 +28,12 @@ use crate::value::ValueRef;
 const MAGIC: [u8; 4] = *b"TGB1";
 /// No record is longer: the engine's own limit on a value is below it.
 const RECORD_BYTES_MAX: u64 = 2 << 30;
-/// A foreign length is believed in steps of this size.
-const READ_STEP: usize = 1 << 20;
+/// Bytes read from the spool at a time.
+const WINDOW_BYTES: usize = 256 << 10;
+/// Memory that is kept from record to record; a larger record gives its own back.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a record before its body, at most.
+const HEAD_BYTES_MAX: usize = 1 + codec::VARINT_BYTES_MAX;
 
 const HEADER: u8 = 1;
 const INTERVAL: u8 = 2;
@@ -107,10 +111,12 @@ pub struct BatchWriter {
 
 /// Reads records from a spool.
 pub struct BatchReader<'a> {
-    input: SpoolReader<'a>,
-    /// Bytes not yet read.
-    left: u64,
-    body: Vec<u8>,
+    spool: &'a Spool,
+    /// Bytes of the spool that went through the window.
+    fetched: u64,
+    window: Vec<u8>,
+    /// The record in the window: where its body starts and where it ends.
+    body: Range<usize>,
     hasher: Box<Xxh3>,
     stage: u8,
     columns: usize,
@@ -236,7 +242,7 @@ impl BatchWriter {
         self.spool.append(&self.head)?;
         self.spool.append(&self.body)?;
         self.body.clear();
-        self.body.shrink_to(READ_STEP);
+        self.body.shrink_to(KEPT_BYTES_MAX);
         Ok(())
     }
 }
@@ -245,29 +251,31 @@ impl<'a> BatchReader<'a> {
     /// Reads the header.
     pub fn open(spool: &'a Spool) -> Result<(Self, Header)> {
         let mut reader = Self {
-            input: spool.reader(),
-            left: spool.len(),
-            body: Vec::new(),
+            spool,
+            fetched: 0,
+            window: Vec::new(),
+            body: 0..0,
             hasher: Box::new(Xxh3::new()),
             stage: HEADER,
             columns: 0,
             rows: 0,
         };
-        reader.fill(MAGIC.len() as u64)?;
-        if reader.body != MAGIC {
+        reader.fetch(MAGIC.len() as u64)?;
+        let magic = &reader.window[..MAGIC.len()];
+        if magic != MAGIC {
             return Err(Error::Format(format!(
-                "a batch begins with {:02x?}; this version of Tidegate knows TGB1",
-                reader.body
+                "a batch begins with {magic:02x?}; this version of Tidegate knows TGB1"
             )));
         }
         reader.hasher.update(&MAGIC);
+        reader.body = 0..MAGIC.len();
         let (tag, _) = reader.record()?;
         if tag != HEADER {
             return Err(Error::Format(
                 "a batch does not begin with its header".into(),
             ));
         }
-        let header = parse_header(&reader.body)?;
+        let header = parse_header(reader.body())?;
         Ok((reader, header))
     }
 
@@ -276,20 +284,20 @@ impl<'a> BatchReader<'a> {
         let (tag, hash_before) = self.record()?;
         self.check_order(tag)?;
         match tag {
-            INTERVAL => parse_interval(&self.body).map(Record::Item),
-            DDL => parse_ddl(&self.body).map(Record::Item),
+            INTERVAL => parse_interval(self.body()).map(Record::Item),
+            DDL => parse_ddl(self.body()).map(Record::Item),
             TABLE => {
-                let (name, columns) = parse_table(&self.body)?;
+                let (name, columns) = parse_table(&self.window[self.body.clone()])?;
                 self.columns = columns.len();
                 Ok(Record::Table { name, columns })
             }
             ROW => {
                 self.rows += 1;
-                parse_row(&self.body, self.columns)
+                parse_row(self.body(), self.columns)
             }
-            SEQUENCES => parse_sequences(&self.body).map(Record::Sequences),
-            PRAGMAS => parse_pragmas(&self.body).map(Record::Pragmas),
-            TRIGGERS => parse_triggers(&self.body).map(Record::Triggers),
+            SEQUENCES => parse_sequences(self.body()).map(Record::Sequences),
+            PRAGMAS => parse_pragmas(self.body()).map(Record::Pragmas),
+            TRIGGERS => parse_triggers(self.body()).map(Record::Triggers),
             END => self.parse_end(hash_before),
             other => Err(Error::Format(format!(
                 "a record of unknown type {other}; a newer version wrote this batch"
@@ -297,52 +305,65 @@ impl<'a> BatchReader<'a> {
         }
     }
 
-    /// Reads one record into `body`. Gives its tag and, for the end, the hash of what was
-    /// before it.
-    fn record(&mut self) -> Result<(u8, u128)> {
-        let mut head = [0; 1 + codec::VARINT_BYTES_MAX];
-        let mut size = 0;
-        loop {
-            self.fill(1)?;
-            head[size] = self.body[0];
-            size += 1;
-            let is_last = size > 1 && head[size - 1] & 0x80 == 0;
-            if is_last || size == head.len() {
-                break;
-            }
-        }
-        let length = Reader::new(&head[1..size]).varint()?;
-        if length > self.left || length > RECORD_BYTES_MAX {
-            return Err(Error::Format(format!(
-                "a record of {length} bytes where {} are left",
-                self.left
-            )));
-        }
-        let tag = head[0];
-        let before = if tag == END {
-            self.hasher.digest128()
-        } else {
-            0
-        };
-        self.hasher.update(&head[..size]);
-        self.fill(length)?;
-        self.hasher.update(&self.body);
-        Ok((tag, before))
+    fn body(&self) -> &[u8] {
+        &self.window[self.body.clone()]
     }
 
-    /// Reads exactly `count` bytes into `body`, allocating only for bytes that are there.
-    fn fill(&mut self, count: u64) -> Result<()> {
-        if count > self.left {
+    /// Bytes after the present record.
+    fn left(&self) -> u64 {
+        let ahead = self.window.len() - self.body.end;
+        self.spool.len() - self.fetched + ahead as u64
+    }
+
+    /// Moves on to the next record. Gives its tag and, for the end, the hash of what was
+    /// before it.
+    fn record(&mut self) -> Result<(u8, u128)> {
+        self.fetch(self.left().min(HEAD_BYTES_MAX as u64))?;
+        let mut head = Reader::new(&self.window[self.body.end..]);
+        let before = head.remaining();
+        let tag = head.byte()?;
+        let length = head.varint()?;
+        let head_bytes = before - head.remaining();
+        let left = self.left() - head_bytes as u64;
+        if length > left || length > RECORD_BYTES_MAX {
+            return Err(Error::Format(format!(
+                "a record of {length} bytes where {left} are left"
+            )));
+        }
+        self.fetch(head_bytes as u64 + length)?;
+        let start = self.body.end;
+        let body = start + head_bytes;
+        let length = usize::try_from(length).expect("records are bounded");
+        self.body = body..body + length;
+        let hash_before = match tag {
+            END => self.hasher.digest128(),
+            _ => 0,
+        };
+        self.hasher.update(&self.window[start..self.body.end]);
+        Ok((tag, hash_before))
+    }
+
+    /// Brings at least `count` bytes after the present record into the window. Only bytes
+    /// that are there are allocated for.
+    fn fetch(&mut self, count: u64) -> Result<()> {
+        if count > self.left() {
             return Err(Error::Format("a batch ends too early".into()));
         }
-        self.left -= count;
         let count = usize::try_from(count).expect("records are bounded");
-        self.body.clear();
-        while self.body.len() < count {
-            let start = self.body.len();
-            self.body.resize(count.min(start + READ_STEP), 0);
-            self.input.read_exact(&mut self.body[start..])?;
+        let present = self.window.len() - self.body.end;
+        if present >= count {
+            return Ok(());
         }
+        self.window.drain(..self.body.end);
+        self.window.shrink_to(KEPT_BYTES_MAX.max(count));
+        self.body = 0..0;
+        let rest = self.spool.len() - self.fetched;
+        let more = rest.min(WINDOW_BYTES.max(count - present) as u64);
+        let more = usize::try_from(more).expect("bounded by a record");
+        self.window.resize(present + more, 0);
+        self.spool
+            .read_exact_at(&mut self.window[present..], self.fetched)?;
+        self.fetched += more as u64;
         Ok(())
     }
 
@@ -367,17 +388,18 @@ impl<'a> BatchReader<'a> {
     }
 
     fn parse_end(&self, hash_before: u128) -> Result<Record<'static>> {
-        let mut reader = Reader::new(&self.body);
+        let mut reader = Reader::new(self.body());
         let rows = reader.varint()?;
         let hash = reader.take(16)?.try_into().expect("sixteen bytes");
         reader.finish()?;
         if u128::from_le_bytes(hash) != hash_before {
             return Err(Error::Format("the hash of a batch does not match".into()));
         }
-        if rows != self.rows || self.left > 0 {
+        if rows != self.rows || self.left() > 0 {
             return Err(Error::Format(format!(
                 "a batch of {rows} rows held {} and {} more bytes",
-                self.rows, self.left
+                self.rows,
+                self.left()
             )));
         }
         Ok(Record::End { rows })

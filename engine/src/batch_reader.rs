@@ -22,6 +22,7 @@ use crate::log;
 use crate::meta;
 use crate::names;
 use crate::plan;
+use crate::rows::{Density, Stretch, json_list, stretches};
 use crate::schema::{TableShape, table_shape};
 use crate::spool::{SPOOL_MEMORY_DEFAULT, Spool};
 use crate::value::Value;
@@ -30,9 +31,10 @@ use crate::view::ReadView;
 /// Keys of one list.
 const LIST_KEYS: usize = 1024;
 /// Keys at most so far apart are read as one range, with what lies between them.
-const RANGE_GAP_MAX: u64 = 8;
-/// A range is worth its own statement from this many keys on.
-const RANGE_KEYS_MIN: usize = 16;
+const READ_RANGE: Density = Density {
+    gap_max: 8,
+    keys_min: 16,
+};
 
 /// What a batch may cost before a snapshot is the better way.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +53,7 @@ pub struct BatchLimits {
 impl Default for BatchLimits {
     fn default() -> Self {
         Self {
-            keys_max: 50_000_000,
+            keys_max: 8_000_000,
             bytes_max: 16 << 30,
             memory_max: SPOOL_MEMORY_DEFAULT,
             committed_ms: 0,
@@ -168,7 +170,7 @@ fn write_rows(
         writer,
         limits,
     };
-    for stretch in stretches(keys) {
+    for stretch in stretches(keys, READ_RANGE) {
         match stretch {
             Stretch::Range(keys) => rows.write_range(keys)?,
             Stretch::Scattered(keys) => rows.write_scattered(keys)?,
@@ -199,17 +201,6 @@ fn list_query(shape: &TableShape) -> String {
         shape.quoted_name(),
         names::quote(&shape.rowid_alias),
     )
-}
-
-/// `[1,2,3]`
-fn json_list(keys: &[i64]) -> String {
-    let mut list = String::with_capacity(2 + keys.len() * 8);
-    for (index, key) in keys.iter().enumerate() {
-        list.push(if index == 0 { '[' } else { ',' });
-        list.push_str(&key.to_string());
-    }
-    list.push(']');
-    list
 }
 
 struct RowWriter<'a> {
@@ -272,56 +263,4 @@ fn too_large(size: u64, unit: &str, limit: u64) -> Error {
     Error::SnapshotRequired(format!(
         "the backlog holds at least {size} {unit}; beyond {limit} a snapshot is cheaper"
     ))
-}
-
-/// Keys that are read together.
-#[derive(Debug, PartialEq)]
-enum Stretch<'a> {
-    Range(&'a [i64]),
-    Scattered(&'a [i64]),
-}
-
-/// Cuts ascending keys into ranges and what lies scattered between them, in order.
-fn stretches(keys: &[i64]) -> Vec<Stretch<'_>> {
-    let mut stretches = Vec::new();
-    let mut scattered_from = 0;
-    let mut start = 0;
-    while start < keys.len() {
-        let mut end = start + 1;
-        while end < keys.len() && keys[end].abs_diff(keys[end - 1]) <= RANGE_GAP_MAX {
-            end += 1;
-        }
-        if end - start >= RANGE_KEYS_MIN {
-            if scattered_from < start {
-                stretches.push(Stretch::Scattered(&keys[scattered_from..start]));
-            }
-            stretches.push(Stretch::Range(&keys[start..end]));
-            scattered_from = end;
-        }
-        start = end;
-    }
-    if scattered_from < keys.len() {
-        stretches.push(Stretch::Scattered(&keys[scattered_from..]));
-    }
-    stretches
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn close_keys_form_a_range_and_the_others_a_list() {
-        let dense: Vec<i64> = (100..120).collect();
-        let mut keys = vec![i64::MIN, 7, 9];
-        keys.extend(&dense);
-        keys.extend([500, i64::MAX]);
-        let expected = [
-            Stretch::Scattered(&keys[..3]),
-            Stretch::Range(&dense),
-            Stretch::Scattered(&keys[23..]),
-        ];
-        assert_eq!(stretches(&keys), expected);
-        assert!(stretches(&[]).is_empty());
-    }
 }

@@ -37,6 +37,7 @@ pub mod preflight;
 mod queue;
 mod reader;
 pub mod result;
+mod rows;
 pub mod schema;
 pub mod session;
 mod shared;

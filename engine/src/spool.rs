@@ -146,7 +146,8 @@ impl Spool {
         }
     }
 
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+    /// Fills the buffer from `offset` on; what it asks for must be there.
+    pub(crate) fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         let in_file = self.filed.saturating_sub(offset).min(buffer.len() as u64);
         let in_file = usize::try_from(in_file).expect("bounded by the buffer");
         let (from_file, from_tail) = buffer.split_at_mut(in_file);

@@ -5,7 +5,7 @@
 //! nothing. Only tests use it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use turso_parser::ast::Stmt;
 
@@ -51,6 +51,8 @@ pub struct Replica {
     pub known: FinalsKnown,
     /// Limits for the batches it asks for.
     pub limits: BatchLimits,
+    /// The reader at the source, kept from batch to batch as a real source keeps it.
+    reader: Option<(PathBuf, Connection)>,
 }
 
 /// A primary and one replica.
@@ -256,6 +258,7 @@ impl Replica {
             store,
             known: FinalsKnown::default(),
             limits: BatchLimits::default(),
+            reader: None,
         })
     }
 
@@ -274,8 +277,14 @@ impl Replica {
 
     /// Reads the batch that comes next from `source`.
     pub fn fetch(&mut self, source: &Store) -> Result<Option<Batch>> {
-        let mut connection = source.reader()?;
-        let mut view = ReadView::begin(&mut connection, source.gate())?;
+        let kept = self.reader.take().filter(|(dir, _)| dir == source.dir());
+        let (_, connection) = match kept {
+            Some(kept) => self.reader.insert(kept),
+            None => self
+                .reader
+                .insert((source.dir().to_owned(), source.reader()?)),
+        };
+        let mut view = ReadView::begin(connection, source.gate())?;
         let from = self.applier.position();
         view.read_batch(from, &mut self.known, source.dir(), &self.limits)
     }
