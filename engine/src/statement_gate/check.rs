@@ -1,7 +1,5 @@
 //! The rules that hold for any expression and any table that is read, wherever they stand.
 
-use std::collections::BTreeMap;
-
 use turso_parser::ast::*;
 
 use super::functions::{FunctionRule, function_rule, is_table_function_allowed};
@@ -9,16 +7,10 @@ use super::refusals;
 use super::schema_facts::{SchemaFacts, key};
 use super::syntax::sql_error;
 use super::walk::{self, Visitor};
+use super::weights::Weigher;
 use super::{objects, rewrite};
 use crate::error::Result;
 use crate::names;
-
-/// Tables that one statement may read, views and WITH tables written out. The engine plans
-/// each of them anew, so `b = a JOIN a`, `c = b JOIN b` and so on would take it for ever.
-const TABLE_READS_MAX: u64 = 1_000;
-
-/// How often each table is read, by lower-case name.
-pub(super) type Weights = BTreeMap<String, u64>;
 
 /// Where the text that is checked will live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,8 +34,6 @@ pub(super) struct Inspector<'f> {
     pub rewritten: bool,
     /// It asks for a session's values.
     pub session_values: bool,
-    /// It has parameters.
-    pub parameters: bool,
 }
 
 impl<'f> Inspector<'f> {
@@ -55,18 +45,13 @@ impl<'f> Inspector<'f> {
             filtered: Vec::new(),
             rewritten: false,
             session_values: false,
-            parameters: false,
         }
     }
 
-    /// Refuses a statement that reads too many tables. Called when the walk is over.
+    /// Refuses a statement that reads too many tables, or in too deep a nest. Called when
+    /// the walk is over.
     pub fn finish(&self) -> Result<()> {
-        let reads = self.facts.weigh(self.weigher.reads());
-        if reads > TABLE_READS_MAX {
-            let subject = format!("more than {TABLE_READS_MAX} table reads");
-            return Err(refusals::EXPANSION.refuse(&subject));
-        }
-        Ok(())
+        self.facts.check_weight(self.weigher.weight())
     }
 
     fn function(&mut self, name: &Name, arguments: usize) -> Result<()> {
@@ -83,8 +68,7 @@ impl<'f> Inspector<'f> {
         }
     }
 
-    fn variable(&mut self) -> Result<()> {
-        self.parameters = true;
+    fn variable(&self) -> Result<()> {
         match self.place {
             Place::Statement => Ok(()),
             Place::Schema | Place::Stored => {
@@ -204,13 +188,14 @@ impl Visitor for Inspector<'_> {
     fn leave_with_table(&mut self, table: &CommonTableExpr) -> Result<()> {
         self.weigher.leave_with_table(table)
     }
-}
 
-/// How often a view reads each table.
-pub(super) fn reads_of(select: &Select) -> Weights {
-    let mut weigher = Weigher::default();
-    walk::select(&mut select.clone(), &mut weigher).expect("weighing refuses nothing");
-    weigher.reads().clone()
+    fn deeper(&mut self, units: usize) {
+        self.weigher.deeper(units);
+    }
+
+    fn shallower(&mut self, units: usize) {
+        self.weigher.shallower(units);
+    }
 }
 
 /// True when a statement calls a function that answers for a session.
@@ -234,72 +219,6 @@ fn check_alias(alias: &Option<As>) -> Result<()> {
     match alias {
         Some(alias) => objects::check_name(alias.name().as_str()),
         None => Ok(()),
-    }
-}
-
-/// Counts table reads. A WITH table counts as what it reads itself.
-#[derive(Default)]
-struct Weigher {
-    reads: Weights,
-    /// What encloses the WITH table being read.
-    enclosing: Vec<Weights>,
-    with_tables: BTreeMap<String, Weights>,
-}
-
-impl Weigher {
-    fn reads(&self) -> &Weights {
-        &self.reads
-    }
-
-    fn add(&mut self, name: &str) {
-        let name = key(name);
-        let Some(known) = self.with_tables.get(&name) else {
-            let count = self.reads.entry(name).or_default();
-            *count = count.saturating_add(1);
-            return;
-        };
-        for (table, more) in known {
-            let count = self.reads.entry(table.clone()).or_default();
-            *count = count.saturating_add(*more);
-        }
-    }
-}
-
-impl Visitor for Weigher {
-    fn expr(&mut self, expr: &mut Expr) -> Result<()> {
-        if let Expr::InTable { rhs, .. } = expr {
-            self.add(rhs.name.as_str());
-        }
-        Ok(())
-    }
-
-    fn from(&mut self, clause: &mut FromClause, _: Option<&mut Option<Box<Expr>>>) -> Result<()> {
-        let joined = clause.joins.iter().map(|join| &join.table);
-        for source in std::iter::once(&clause.select).chain(joined) {
-            if let SelectTable::Table(name, ..) | SelectTable::TableCall(name, ..) = source.as_ref()
-            {
-                self.add(name.name.as_str());
-            }
-        }
-        Ok(())
-    }
-
-    fn enter_with_table(&mut self, _: &CommonTableExpr) -> Result<()> {
-        self.enclosing.push(std::mem::take(&mut self.reads));
-        Ok(())
-    }
-
-    /// Two WITH tables of one name in different places: the heavier one counts for both.
-    fn leave_with_table(&mut self, table: &CommonTableExpr) -> Result<()> {
-        let enclosing = self.enclosing.pop().expect("entered before it is left");
-        let reads = std::mem::replace(&mut self.reads, enclosing);
-        let total = |weights: &Weights| weights.values().fold(0u64, |a, b| a.saturating_add(*b));
-        let known = self.with_tables.entry(key(table.tbl_name.as_str()));
-        let known = known.or_default();
-        if total(&reads) >= total(known) {
-            *known = reads;
-        }
-        Ok(())
     }
 }
 

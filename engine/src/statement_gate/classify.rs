@@ -22,11 +22,7 @@ pub(super) fn classify(command: &mut Cmd, text: &str, facts: &SchemaFacts) -> Re
         Stmt::Insert { .. } | Stmt::Update(_) | Stmt::Delete { .. } => {
             let inspected = write(command, text, facts)?;
             Ok(if explained {
-                Inspected {
-                    kind: Kind::Read,
-                    touches_session_triggers: false,
-                    ..inspected
-                }
+                explain_write(inspected)
             } else {
                 inspected
             })
@@ -36,6 +32,7 @@ pub(super) fn classify(command: &mut Cmd, text: &str, facts: &SchemaFacts) -> Re
         Stmt::Rollback { savepoint_name, .. } => rollback(savepoint_name.as_ref()),
         Stmt::Savepoint { name } => named(name, "SAVEPOINT", Kind::Savepoint),
         Stmt::Release { name } => named(name, "RELEASE", Kind::Release),
+        Stmt::Reindex { name } => reindex(name.as_ref(), text, facts),
         Stmt::Pragma { name, body } => {
             let ruling = pragmas::rule(name, body.as_ref())?;
             let sql = ruling.sql.unwrap_or_else(|| text.to_owned());
@@ -68,6 +65,28 @@ pub(super) fn plain(kind: Kind, sql: String) -> Inspected {
         uses_session_values: false,
         touches_session_triggers: false,
     }
+}
+
+/// To explain a write changes nothing, although the engine compiles it as a write.
+fn explain_write(inspected: Inspected) -> Inspected {
+    Inspected {
+        kind: Kind::Read,
+        touches_session_triggers: false,
+        ..inspected
+    }
+}
+
+/// REINDEX writes no row: the indexes of other nodes are not touched.
+fn reindex(name: Option<&QualifiedName>, text: &str, facts: &SchemaFacts) -> Result<Inspected> {
+    if let Some(name) = name {
+        objects::check_object(name)?;
+    }
+    let kind = Kind::Write(WriteInfo {
+        table: name.map_or("", |name| name.name.as_str()).to_owned(),
+        returning: false,
+        deferred_keys: facts.has_deferred_keys(),
+    });
+    Ok(plain(kind, text.to_owned()))
 }
 
 fn rollback(savepoint: Option<&Name>) -> Result<Inspected> {
@@ -170,14 +189,7 @@ fn check_target(statement: &Stmt, facts: &SchemaFacts) -> Result<Target> {
     };
     objects::check_object(name)?;
     let table = name.name.as_str();
-    if let Action::Insert {
-        replace: true,
-        upsert,
-    } = action
-    {
-        if upsert {
-            return Err(refusals::REPLACE_WITH_UPSERT.refuse(table));
-        }
+    if matches!(action, Action::Insert { replace: true, .. }) {
         reach::check_replace(facts, table)?;
     }
     if objects::is_schema_table(table) {
@@ -261,7 +273,6 @@ pub(super) fn refuse(statement: &Stmt) -> crate::error::Error {
         Stmt::Attach { .. } | Stmt::Detach { .. } => refusals::ATTACH,
         Stmt::Vacuum { .. } => refusals::VACUUM,
         Stmt::Analyze { .. } => refusals::ANALYZE,
-        Stmt::Reindex { .. } => refusals::REINDEX,
         Stmt::CreateVirtualTable(_) => refusals::VIRTUAL_TABLE,
         Stmt::CreateMaterializedView { .. } => refusals::MATERIALIZED_VIEW,
         Stmt::CreateType { .. }

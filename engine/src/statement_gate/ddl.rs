@@ -7,7 +7,7 @@ use turso_parser::ast::*;
 
 use super::check::{Inspector, Place};
 use super::refusals;
-use super::schema_facts::{SchemaFacts, has_do_update};
+use super::schema_facts::SchemaFacts;
 use super::syntax::sql_error;
 use super::{DdlInfo, objects, rewrite, walk};
 use crate::error::Result;
@@ -134,7 +134,8 @@ fn create_table(statement: &mut Stmt, facts: &SchemaFacts, place: Place) -> Resu
 }
 
 /// CREATE TABLE AS captures no row, so it is run as two statements; the first tells the
-/// engine's own text of the table.
+/// engine's own text of the table. As a subquery the SELECT keeps its own LIMIT, its
+/// parameters and their numbers; names and types come out the same.
 fn create_table_as(
     name: &QualifiedName,
     if_not_exists: bool,
@@ -144,21 +145,13 @@ fn create_table_as(
     let mut inspector = Inspector::new(facts, Place::Statement);
     walk::select(select, &mut inspector)?;
     inspector.finish()?;
-    if inspector.parameters {
-        return Err(refusals::CREATE_AS_PARAMETERS.refuse(name.name.as_str()));
-    }
     rewrite::name_columns_of(select)?;
     let table = names::quote(name.name.as_str());
-    let insert = format!("INSERT INTO {table} {select}");
-    select.limit = Some(Limit {
-        expr: Box::new(Expr::Literal(Literal::Numeric("0".into()))),
-        offset: None,
-    });
     Ok(DdlInfo::CreateTableAs {
         table: name.name.as_str().to_owned(),
         if_not_exists,
-        create_empty: format!("CREATE TABLE {table} AS {select}"),
-        insert,
+        create_empty: format!("CREATE TABLE {table} AS SELECT * FROM ({select}) LIMIT 0"),
+        insert: format!("INSERT INTO {table} {select}"),
     })
 }
 
@@ -275,14 +268,6 @@ fn check_trigger_command(command: &TriggerCmd) -> Result<()> {
             tbl_name,
             ..
         } => return Err(refusals::UPDATE_OR_REPLACE.refuse(tbl_name.as_str())),
-        TriggerCmd::Insert {
-            or_conflict: Some(ResolveType::Replace),
-            tbl_name,
-            upsert,
-            ..
-        } if has_do_update(upsert.as_deref()) => {
-            return Err(refusals::REPLACE_WITH_UPSERT.refuse(tbl_name.as_str()));
-        }
         TriggerCmd::Update { tbl_name, .. }
         | TriggerCmd::Insert { tbl_name, .. }
         | TriggerCmd::Delete { tbl_name, .. } => tbl_name.as_str(),

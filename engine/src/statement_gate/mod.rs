@@ -39,6 +39,7 @@ mod scan;
 mod schema_facts;
 mod syntax;
 mod walk;
+mod weights;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -4,7 +4,7 @@
 //! It matters for one trap. An outer `OR REPLACE` is inherited by the statements of the
 //! triggers it fires, and makes a plain UPDATE there act as UPDATE OR REPLACE, whose
 //! evictions the engine does not capture. So a REPLACE is refused where an UPDATE is within
-//! reach. The search over-approximates: every trigger is assumed to fire.
+//! reach. (A DO UPDATE does not inherit: it fails on the second conflict.) The search over-approximates: every trigger is assumed to fire.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(super) fn check_replace(facts: &SchemaFacts, table: &str) -> Result<()> {
     let starts = [(key(table), Event::Insert), (key(table), Event::Delete)];
     let updating = reachable(facts, starts, Inherited::Replace)
         .into_iter()
-        .find(|trigger| trigger.commands.iter().any(|c| c.action.updates()));
+        .find(|trigger| trigger.commands.iter().any(|c| c.action == Action::Update));
     match updating {
         Some(trigger) => {
             let subject = format!("REPLACE INTO {table} reaches trigger {}", trigger.name);
@@ -54,12 +54,6 @@ pub(super) fn unsafe_bodies(facts: &SchemaFacts) -> impl Iterator<Item = (String
 enum Inherited {
     Nothing,
     Replace,
-}
-
-impl Action {
-    fn updates(self) -> bool {
-        matches!(self, Self::Update | Self::Insert { upsert: true, .. })
-    }
 }
 
 fn events(action: Action, inherited: Inherited) -> impl Iterator<Item = Event> {

@@ -68,14 +68,6 @@ pub(crate) const REPLACE_FIRES_UPDATE: Refusal = Refusal {
     instead: "use INSERT ... ON CONFLICT DO UPDATE, or DELETE and INSERT",
 };
 
-pub(crate) const REPLACE_WITH_UPSERT: Refusal = Refusal {
-    reason: "replace_with_upsert",
-    what: "INSERT OR REPLACE together with ON CONFLICT DO UPDATE",
-    why: "the DO UPDATE would inherit OR REPLACE and could evict rows that the engine \
-             does not capture",
-    instead: "use one of the two",
-};
-
 pub(crate) const INTERNAL_TABLE: Refusal = Refusal {
     reason: "internal_table",
     what: "names that begin with _tidegate_, turso_cdc or __turso_, wherever a table, \
@@ -120,13 +112,6 @@ pub(crate) const ANALYZE: Refusal = Refusal {
     what: "ANALYZE",
     why: "the statistics it writes are not captured, so nodes would plan differently",
     instead: "leave it out; PRAGMA optimize is accepted and does nothing",
-};
-
-pub(crate) const REINDEX: Refusal = Refusal {
-    reason: "reindex",
-    what: "REINDEX",
-    why: "indexes are checked on every node by Tidegate's own passes",
-    instead: "DROP INDEX and CREATE INDEX rebuild an index on all nodes",
 };
 
 pub(crate) const WITHOUT_ROWID: Refusal = Refusal {
@@ -284,13 +269,6 @@ pub(crate) const EXPLAIN_SCHEMA: Refusal = Refusal {
     instead: "explain the query itself",
 };
 
-pub(crate) const CREATE_AS_PARAMETERS: Refusal = Refusal {
-    reason: "create_as_parameters",
-    what: "parameters in CREATE TABLE ... AS SELECT",
-    why: "the statement is run in two steps that number parameters differently",
-    instead: "create the table first and fill it with INSERT ... SELECT",
-};
-
 pub(crate) const BRACKETS: Refusal = Refusal {
     reason: "brackets",
     what: "square brackets that could be a subscript as well as a quoted name",
@@ -357,18 +335,16 @@ pub(crate) const STATEMENT: Refusal = Refusal {
     instead: "see docs/sql.md for what runs",
 };
 
-static ALL: [Refusal; 42] = [
+static ALL: [Refusal; 39] = [
     UPDATE_OR_REPLACE,
     ON_CONFLICT_REPLACE,
     REPLACE_FIRES_UPDATE,
-    REPLACE_WITH_UPSERT,
     INTERNAL_TABLE,
     OTHER_SCHEMA,
     TEMP,
     ATTACH,
     VACUUM,
     ANALYZE,
-    REINDEX,
     WITHOUT_ROWID,
     GENERATED_COLUMN,
     VIRTUAL_TABLE,
@@ -390,7 +366,6 @@ static ALL: [Refusal; 42] = [
     PRAGMA_SETTING,
     PRAGMA_SEMANTICS,
     EXPLAIN_SCHEMA,
-    CREATE_AS_PARAMETERS,
     BRACKETS,
     NESTING,
     COMPOUND_TERMS,

@@ -11,8 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use turso_parser::ast::*;
 
-use super::check::{Place, Weights};
-use super::{check, classify, ddl, parse};
+use super::check::Place;
+use super::weights::{DEPTH_MAX, TABLE_READS_MAX, Weight, weight_of};
+use super::{check, classify, ddl, parse, refusals};
 use crate::adapter::Connection;
 use crate::error::{Error, Result};
 use crate::names;
@@ -73,11 +74,10 @@ pub struct ForeignKey {
     pub deferred: bool,
 }
 
-/// A view: how often it reads each table, WITH tables written out.
+/// A view.
 #[derive(Debug, Clone)]
-pub(super) struct ViewFacts {
-    pub name: String,
-    pub reads: Weights,
+struct ViewFacts {
+    weight: Weight,
 }
 
 /// A trigger.
@@ -206,31 +206,42 @@ impl SchemaFacts {
             .filter(move |t| t.event == event && names::same(&t.table, table))
     }
 
-    /// Tables read when `reads` is written out, views and all.
-    pub(super) fn weigh(&self, reads: &Weights) -> u64 {
-        self.weigh_within(reads, &mut BTreeMap::new(), 0)
+    /// Refuses what reads too many tables, or in too deep a nest, when its views are
+    /// written out.
+    pub(super) fn check_weight(&self, weight: &Weight) -> Result<()> {
+        let (total, deepest) = self.written_out(weight, &mut BTreeMap::new(), 0);
+        if deepest > DEPTH_MAX {
+            return Err(refusals::NESTING.refuse(""));
+        }
+        if total > TABLE_READS_MAX {
+            let subject = format!("more than {TABLE_READS_MAX} table reads");
+            return Err(refusals::EXPANSION.refuse(&subject));
+        }
+        Ok(())
     }
 
-    fn weigh_within(
+    /// Table reads and depth of a SELECT with its views. A view is summed up once.
+    fn written_out(
         &self,
-        reads: &Weights,
-        known: &mut BTreeMap<String, u64>,
-        depth: usize,
-    ) -> u64 {
-        if depth > VIEW_DEPTH_MAX {
-            return u64::MAX;
+        weight: &Weight,
+        known: &mut BTreeMap<String, (u64, usize)>,
+        views: usize,
+    ) -> (u64, usize) {
+        if views > VIEW_DEPTH_MAX {
+            return (0, usize::MAX);
         }
-        let mut total: u64 = 0;
-        for (name, count) in reads {
-            let each = match (known.get(name), self.views.get(name)) {
-                (Some(weight), _) => *weight,
-                (None, Some(view)) => self.weigh_within(&view.reads, known, depth + 1),
-                (None, None) => 1,
+        let (mut total, mut deepest) = (0u64, weight.deepest);
+        for (name, reads) in &weight.reads {
+            let (each, depth) = match (known.get(name), self.views.get(name)) {
+                (Some(seen), _) => *seen,
+                (None, Some(view)) => self.written_out(&view.weight, known, views + 1),
+                (None, None) => (1, 0),
             };
-            known.insert(name.clone(), each);
-            total = total.saturating_add(count.saturating_mul(each));
+            known.insert(name.clone(), (each, depth));
+            total = total.saturating_add(reads.count.saturating_mul(each));
+            deepest = deepest.max(reads.depth.saturating_add(depth));
         }
-        total
+        (total, deepest)
     }
 
     /// The schema as it would be after this statement. Names that do not exist are passed
@@ -244,10 +255,9 @@ impl SchemaFacts {
             Stmt::CreateView {
                 view_name, select, ..
             } => {
-                let name = view_name.name.as_str().to_owned();
-                let reads = check::reads_of(select);
-                let view = ViewFacts { name, reads };
-                self.views.entry(key(&view.name)).or_insert(view);
+                let weight = weight_of(select);
+                let name = key(view_name.name.as_str());
+                self.views.entry(name).or_insert(ViewFacts { weight });
             }
             Stmt::CreateTrigger { trigger_name, .. } => {
                 let name = key(trigger_name.name.as_str());
@@ -353,8 +363,8 @@ impl SchemaFacts {
         }
         self.indexes.values_mut().for_each(rename);
         for view in self.views.values_mut() {
-            if let Some(count) = view.reads.remove(&key(old)) {
-                view.reads.insert(key(new), count);
+            if let Some(reads) = view.weight.reads.remove(&key(old)) {
+                view.weight.reads.insert(key(new), reads);
             }
         }
     }

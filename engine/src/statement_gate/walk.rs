@@ -34,11 +34,20 @@ pub(super) trait Visitor {
         Ok(())
     }
 
+    /// The walk goes down into a subquery or an expression.
+    fn deeper(&mut self, _units: usize) {}
+
+    /// The walk comes up again.
+    fn shallower(&mut self, _units: usize) {}
+
     /// The result columns of a SELECT or of RETURNING, before their parts.
     fn columns(&mut self, _columns: &mut [ResultColumn]) -> Result<()> {
         Ok(())
     }
 }
+
+/// What a subquery counts in depth, where an expression counts one.
+pub(super) const SELECT_DEPTH: usize = 10;
 
 /// Walks a statement of any kind.
 pub(super) fn statement(statement: &mut Stmt, v: &mut impl Visitor) -> Result<()> {
@@ -73,6 +82,13 @@ pub(super) fn statement(statement: &mut Stmt, v: &mut impl Visitor) -> Result<()
 
 /// Walks a SELECT.
 pub(super) fn select(select: &mut Select, v: &mut impl Visitor) -> Result<()> {
+    v.deeper(SELECT_DEPTH);
+    parts_of_select(select, v)?;
+    v.shallower(SELECT_DEPTH);
+    Ok(())
+}
+
+fn parts_of_select(select: &mut Select, v: &mut impl Visitor) -> Result<()> {
     with(&mut select.with, v)?;
     core(&mut select.body.select, v)?;
     for compound in &mut select.body.compounds {
@@ -166,6 +182,13 @@ pub(super) fn optional(value: &mut Option<Box<Expr>>, v: &mut impl Visitor) -> R
 /// Walks an expression.
 pub(super) fn expr(value: &mut Expr, v: &mut impl Visitor) -> Result<()> {
     v.expr(value)?;
+    v.deeper(1);
+    parts(value, v)?;
+    v.shallower(1);
+    Ok(())
+}
+
+fn parts(value: &mut Expr, v: &mut impl Visitor) -> Result<()> {
     match value {
         Expr::Between {
             lhs, start, end, ..
@@ -378,7 +401,12 @@ fn source(table: &mut SelectTable, v: &mut impl Visitor) -> Result<()> {
         SelectTable::Table(..) => Ok(()),
         SelectTable::TableCall(_, args, _) => each(args, v),
         SelectTable::Select(query, _) => select(query, v),
-        SelectTable::Sub(clause, _) => from(clause, None, v),
+        SelectTable::Sub(clause, _) => {
+            v.deeper(SELECT_DEPTH);
+            from(clause, None, v)?;
+            v.shallower(SELECT_DEPTH);
+            Ok(())
+        }
     }
 }
 
