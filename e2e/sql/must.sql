@@ -328,6 +328,23 @@ CREATE TABLE ups_text(k TEXT PRIMARY KEY, v);
 INSERT INTO ups_text VALUES ('a', 1), ('b', 2);
 INSERT OR REPLACE INTO ups_text VALUES ('a', 3);
 
+-- ## INSERT OR REPLACE together with DO UPDATE
+CREATE TABLE ups_both(id INTEGER PRIMARY KEY, a UNIQUE, b UNIQUE);
+INSERT INTO ups_both VALUES (1, 'a', 'a'), (2, 'b', 'b'), (3, 'c', 'c');
+INSERT OR REPLACE INTO ups_both VALUES (1, 'x', 'y') ON CONFLICT(id) DO UPDATE SET a = 'z';
+-- expect: error SQLITE_CONSTRAINT_UNIQUE
+INSERT OR REPLACE INTO ups_both VALUES (9, 'b', 'c') ON CONFLICT(id) DO UPDATE SET a = 'z';
+-- expect: error SQLITE_CONSTRAINT_UNIQUE
+INSERT OR REPLACE INTO ups_both VALUES (1, 'q', 'q') ON CONFLICT(id) DO UPDATE SET a = 'b';
+
+-- ## a DO UPDATE in a trigger fired by REPLACE
+CREATE TABLE ups_from(id INTEGER PRIMARY KEY);
+CREATE TRIGGER ups_from_ai AFTER INSERT ON ups_from BEGIN
+  INSERT INTO ups_both VALUES (1, 'n', 'n') ON CONFLICT(id) DO UPDATE SET a = 'from ' || new.id;
+END;
+REPLACE INTO ups_from VALUES (1);
+REPLACE INTO ups_from VALUES (1);
+
 -- ## NOT NULL ON CONFLICT REPLACE with a default
 CREATE TABLE ups_nn(id INTEGER PRIMARY KEY, v NOT NULL ON CONFLICT REPLACE DEFAULT 'none');
 INSERT INTO ups_nn(v) VALUES (NULL), ('some');
@@ -1291,6 +1308,12 @@ CREATE TABLE idx_c(id INTEGER PRIMARY KEY, a TEXT COLLATE NOCASE UNIQUE);
 INSERT INTO idx_c VALUES (1, 'Word');
 -- expect: error SQLITE_CONSTRAINT_UNIQUE
 INSERT INTO idx_c VALUES (2, 'WORD');
+
+-- ## REINDEX of everything, of a table, of an index
+REINDEX;
+REINDEX idx;
+REINDEX idx_a;
+UPDATE idx SET a = a || '!';
 
 -- ## a query by an index
 SELECT count(*) FROM idx WHERE a = 'same';

@@ -244,6 +244,35 @@ fn create_table_as_gives_the_table_that_the_engine_would_make() {
 }
 
 #[test]
+fn orphans_are_found_although_the_engine_cannot() {
+    let mut engine = Engine::new(&[
+        "CREATE TABLE p(id INTEGER PRIMARY KEY, a, b, UNIQUE (a, b))",
+        "CREATE TABLE c(x REFERENCES p, y, z, w REFERENCES gone, \
+         FOREIGN KEY (y, z) REFERENCES p(a, b))",
+        "INSERT INTO p VALUES (1, 'k', 2)",
+    ]);
+    engine
+        .writer
+        .execute("PRAGMA foreign_keys = 0", &[])
+        .unwrap();
+    engine.run("INSERT INTO c VALUES (1,'k',2,NULL), (7,'k',3,NULL), (NULL,NULL,9,5)");
+    // In Debug's order, which is the order of parent and then of rows.
+    let mut found = engine.run("PRAGMA foreign_key_check");
+    found.sort_by_key(|row| format!("{row:?}"));
+    let text = |s: &str| Value::Text(s.into());
+    let row = |rowid, parent, fkid| {
+        vec![
+            text("c"),
+            Value::Integer(rowid),
+            text(parent),
+            Value::Integer(fkid),
+        ]
+    };
+    assert_eq!(found, [row(2, "p", 0), row(2, "p", 2), row(3, "gone", 1)]);
+    assert!(engine.run("PRAGMA foreign_key_check(p)").is_empty());
+}
+
+#[test]
 fn a_write_is_explained_and_not_done() {
     let mut engine = Engine::new(&["CREATE TABLE t(a)"]);
     assert!(!engine.run("EXPLAIN INSERT INTO t VALUES (1)").is_empty());
@@ -277,7 +306,7 @@ fn what_is_just_within_the_limits_does_not_overflow_a_stack() {
         format!("SELECT {} FROM t", vec!["(SELECT 1)"; 990].join(",")),
         format!(
             "SELECT 1 FROM t WHERE a {}",
-            vec!["= 1"; 1].join("") + &" OR a = 1".repeat(90)
+            "= 1".to_owned() + &" OR a = 1".repeat(90)
         ),
         format!("SELECT {}1", "NOT ".repeat(95)),
         format!(

@@ -535,6 +535,9 @@ fn create_table_as_becomes_two_statements() {
         format!("CREATE TABLE \"n\" AS SELECT * FROM ({select}) LIMIT 0")
     );
     assert_eq!(insert, format!("INSERT INTO \"n\" {select}"));
+    assert_eq!(reason("CREATE TABLE n AS SELECT ?"), "create_as_parameters");
+    let copied = pass("CREATE TABLE n AS SELECT name, changes() FROM sqlite_master");
+    assert!(copied.sql.contains("'_tidegate_'") && copied.uses_session_values);
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub(super) struct Inspector<'f> {
     pub rewritten: bool,
     /// It asks for a session's values.
     pub session_values: bool,
+    /// It has parameters.
+    pub parameters: bool,
 }
 
 impl<'f> Inspector<'f> {
@@ -45,6 +47,7 @@ impl<'f> Inspector<'f> {
             filtered: Vec::new(),
             rewritten: false,
             session_values: false,
+            parameters: false,
         }
     }
 
@@ -68,7 +71,8 @@ impl<'f> Inspector<'f> {
         }
     }
 
-    fn variable(&self) -> Result<()> {
+    fn variable(&mut self) -> Result<()> {
+        self.parameters = true;
         match self.place {
             Place::Statement => Ok(()),
             Place::Schema | Place::Stored => {
@@ -143,9 +147,15 @@ impl Visitor for Inspector<'_> {
                 self.table(rhs)
             }
             Expr::InTable { rhs, args, .. } => self.table_function(rhs, args),
-            Expr::Array { .. } | Expr::Subscript { .. } => {
+            Expr::Array { .. }
+            | Expr::Subscript { .. }
+            | Expr::Binary(_, Operator::ArrayContains | Operator::ArrayOverlap, _) => {
                 Err(refusals::CUSTOM_TYPE.refuse("an array"))
             }
+            Expr::Cast {
+                type_name: Some(to),
+                ..
+            } if to.is_array() => Err(refusals::CUSTOM_TYPE.refuse("an array")),
             Expr::Variable(_) => self.variable(),
             _ => Ok(()),
         }

@@ -3,10 +3,12 @@
 use turso_parser::ast::*;
 
 use super::check::{Inspector, Place};
+use super::facts_of::has_do_update;
 use super::refusals;
-use super::schema_facts::{Action, SchemaFacts, has_do_update};
+use super::schema_facts::{Action, SchemaFacts};
 use super::syntax::sql_error;
-use super::{BeginKind, Inspected, Kind, WriteInfo, ddl, objects, pragmas, reach, rewrite, walk};
+use super::{BeginKind, DdlInfo, Inspected, Kind, WriteInfo};
+use super::{check, ddl, objects, pragmas, reach, rewrite, walk};
 use crate::error::Result;
 use crate::names;
 
@@ -34,12 +36,12 @@ pub(super) fn classify(command: &mut Cmd, text: &str, facts: &SchemaFacts) -> Re
         Stmt::Release { name } => named(name, "RELEASE", Kind::Release),
         Stmt::Reindex { name } => reindex(name.as_ref(), text, facts),
         Stmt::Pragma { name, body } => {
-            let ruling = pragmas::rule(name, body.as_ref())?;
+            let ruling = pragmas::rule(name, body.as_ref(), facts)?;
             let sql = ruling.sql.unwrap_or_else(|| text.to_owned());
             Ok(plain(ruling.kind, sql))
         }
         other => match ddl::check(other, facts, Place::Statement)? {
-            Some(info) => Ok(plain(Kind::Ddl(info), text.to_owned())),
+            Some(info) => schema_change(command, text, info),
             None => Err(refuse(other)),
         },
     }
@@ -65,6 +67,19 @@ pub(super) fn plain(kind: Kind, sql: String) -> Inspected {
         uses_session_values: false,
         touches_session_triggers: false,
     }
+}
+
+/// The SELECT of a CREATE TABLE AS runs now, so it may have been rewritten. Everything else
+/// runs, and is logged, in its own words.
+fn schema_change(command: &mut Cmd, text: &str, info: DdlInfo) -> Result<Inspected> {
+    if !matches!(info, DdlInfo::CreateTableAs { .. }) {
+        return Ok(plain(Kind::Ddl(info), text.to_owned()));
+    }
+    let uses_session_values = check::uses_session_values(rewrite::statement_of(command));
+    Ok(Inspected {
+        uses_session_values,
+        ..plain(Kind::Ddl(info), rewrite::print(command)?)
+    })
 }
 
 /// To explain a write changes nothing, although the engine compiles it as a write.

@@ -134,8 +134,8 @@ fn create_table(statement: &mut Stmt, facts: &SchemaFacts, place: Place) -> Resu
 }
 
 /// CREATE TABLE AS captures no row, so it is run as two statements; the first tells the
-/// engine's own text of the table. As a subquery the SELECT keeps its own LIMIT, its
-/// parameters and their numbers; names and types come out the same.
+/// engine's own text of the table. As a subquery the SELECT keeps its own LIMIT;
+/// names and types come out the same.
 fn create_table_as(
     name: &QualifiedName,
     if_not_exists: bool,
@@ -145,6 +145,9 @@ fn create_table_as(
     let mut inspector = Inspector::new(facts, Place::Statement);
     walk::select(select, &mut inspector)?;
     inspector.finish()?;
+    if inspector.parameters {
+        return Err(refusals::CREATE_AS_PARAMETERS.refuse(name.name.as_str()));
+    }
     rewrite::name_columns_of(select)?;
     let table = names::quote(name.name.as_str());
     Ok(DdlInfo::CreateTableAs {

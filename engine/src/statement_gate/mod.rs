@@ -28,6 +28,8 @@
 mod check;
 mod classify;
 mod ddl;
+mod facts_of;
+mod foreign_keys;
 mod functions;
 mod objects;
 mod pragmas;

@@ -9,7 +9,9 @@
 
 use turso_parser::ast::{Expr, Literal, PragmaBody, QualifiedName, UnaryOperator};
 
+use super::foreign_keys;
 use super::refusals::{self, Refusal};
+use super::schema_facts::SchemaFacts;
 use super::syntax::sql_error;
 use super::{HeaderField, Kind};
 use crate::error::Result;
@@ -42,6 +44,8 @@ enum Rule {
     Header(HeaderField),
     /// Of the session.
     ForeignKeys,
+    /// Asks for orphans.
+    ForeignKeyCheck,
     /// Refused.
     Refused(&'static Refusal),
 }
@@ -113,7 +117,7 @@ const RULES: &[(&str, Rule)] = &[
     ("optimize", Rule::Nothing),
     ("shrink_memory", Rule::Nothing),
     ("legacy_file_format", Rule::Nothing),
-    ("foreign_key_check", Rule::Refused(SEMANTICS)),
+    ("foreign_key_check", Rule::ForeignKeyCheck),
     ("module_list", Rule::Read),
     ("wal_checkpoint", Rule::Refused(SETTING)),
     ("max_page_count", Rule::Refused(SETTING)),
@@ -137,7 +141,11 @@ const RULES: &[(&str, Rule)] = &[
 ];
 
 /// Rules on a PRAGMA statement.
-pub(super) fn rule(name: &QualifiedName, body: Option<&PragmaBody>) -> Result<Ruling> {
+pub(super) fn rule(
+    name: &QualifiedName,
+    body: Option<&PragmaBody>,
+    facts: &SchemaFacts,
+) -> Result<Ruling> {
     super::objects::check_schema(name)?;
     let pragma = name.name.as_str().to_ascii_lowercase();
     let Some((_, rule)) = RULES.iter().find(|(known, _)| *known == pragma) else {
@@ -164,6 +172,11 @@ pub(super) fn rule(name: &QualifiedName, body: Option<&PragmaBody>) -> Result<Ru
             kind: Kind::ForeignKeys(value.map(is_on)),
             sql: None,
         }),
+        (Rule::ForeignKeyCheck, value) => {
+            let table = value.and_then(word);
+            let query = foreign_keys::check_query(facts, table.as_deref())?;
+            Ok(read(Some(query)))
+        }
         (Rule::Refused(refusal), _) => Err(refusal.refuse(&pragma)),
     }
 }
@@ -179,7 +192,11 @@ pub(super) fn documented() -> [(&'static str, Vec<String>); 4] {
         (
             "Read",
             named(|rule| match rule {
-                Rule::Read | Rule::About | Rule::Check | Rule::Answer(_) => Some(String::new()),
+                Rule::Read
+                | Rule::About
+                | Rule::Check
+                | Rule::ForeignKeyCheck
+                | Rule::Answer(_) => Some(String::new()),
                 _ => None,
             }),
         ),

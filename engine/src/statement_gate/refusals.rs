@@ -70,7 +70,7 @@ pub(crate) const REPLACE_FIRES_UPDATE: Refusal = Refusal {
 
 pub(crate) const INTERNAL_TABLE: Refusal = Refusal {
     reason: "internal_table",
-    what: "names that begin with _tidegate_, turso_cdc or __turso_, wherever a table, \
+    what: "names that begin with `_tidegate_`, `turso_cdc` or `__turso_`, wherever a table, \
               index, view or trigger is named",
     why: "these objects are Tidegate's or the engine's own",
     instead: "choose another name",
@@ -173,7 +173,7 @@ pub(crate) const INSTEAD_OF_TRIGGER: Refusal = Refusal {
 
 pub(crate) const ROWID_SHADOWED: Refusal = Refusal {
     reason: "rowid_shadowed",
-    what: "a table with columns named rowid, oid and _rowid_ and no INTEGER PRIMARY KEY",
+    what: "a table with columns named `rowid`, `oid` and `_rowid_` and no INTEGER PRIMARY KEY",
     why: "no name is left for the rowid, by which rows are replicated",
     instead: "rename one of the three columns",
 };
@@ -249,9 +249,9 @@ pub(crate) const PRAGMA_UNKNOWN: Refusal = Refusal {
 pub(crate) const PRAGMA_SETTING: Refusal = Refusal {
     reason: "pragma_setting",
     what: "PRAGMAs that change how the server runs: journal_mode, synchronous, \
-              cache_size, query_only and others",
+             query_only and others",
     why: "this is a setting of the server, not of a session",
-    instead: "leave it out; see docs/configuration.md",
+    instead: "leave it out; the configuration of the server decides",
 };
 
 pub(crate) const PRAGMA_SEMANTICS: Refusal = Refusal {
@@ -267,6 +267,13 @@ pub(crate) const EXPLAIN_SCHEMA: Refusal = Refusal {
     what: "EXPLAIN of anything but SELECT, INSERT, UPDATE and DELETE",
     why: "the engine may run what it should only explain",
     instead: "explain the query itself",
+};
+
+pub(crate) const CREATE_AS_PARAMETERS: Refusal = Refusal {
+    reason: "create_as_parameters",
+    what: "parameters in CREATE TABLE ... AS SELECT",
+    why: "the statement is run as several, without parameters",
+    instead: "create the table first and fill it with INSERT ... SELECT",
 };
 
 pub(crate) const BRACKETS: Refusal = Refusal {
@@ -335,7 +342,7 @@ pub(crate) const STATEMENT: Refusal = Refusal {
     instead: "see docs/sql.md for what runs",
 };
 
-static ALL: [Refusal; 39] = [
+static ALL: [Refusal; 40] = [
     UPDATE_OR_REPLACE,
     ON_CONFLICT_REPLACE,
     REPLACE_FIRES_UPDATE,
@@ -366,6 +373,7 @@ static ALL: [Refusal; 39] = [
     PRAGMA_SETTING,
     PRAGMA_SEMANTICS,
     EXPLAIN_SCHEMA,
+    CREATE_AS_PARAMETERS,
     BRACKETS,
     NESTING,
     COMPOUND_TERMS,

@@ -12,8 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use turso_parser::ast::*;
 
 use super::check::Place;
+use super::facts_of::{add_column, table_facts, trigger_facts};
 use super::weights::{DEPTH_MAX, TABLE_READS_MAX, Weight, weight_of};
-use super::{check, classify, ddl, parse, refusals};
+use super::{classify, ddl, parse, refusals};
 use crate::adapter::Connection;
 use crate::error::{Error, Result};
 use crate::names;
@@ -51,6 +52,8 @@ pub struct TableFacts {
     pub name: String,
     /// Column names in order. Empty for CREATE TABLE AS before the engine has made it.
     pub columns: Vec<String>,
+    /// Its primary key, if one is declared.
+    pub primary_key: Vec<String>,
     /// True when a column is AUTOINCREMENT.
     pub autoincrement: bool,
     /// What it refers to.
@@ -338,8 +341,32 @@ impl SchemaFacts {
                 for column in known.filter(|known| names::same(known, old.as_str())) {
                     *column = new.as_str().to_owned();
                 }
+                self.rename_column(name, old.as_str(), new.as_str());
             }
             AlterTableBody::RenameTo(_) | AlterTableBody::AlterColumn { .. } => {}
+        }
+    }
+
+    /// Keys follow a renamed column.
+    fn rename_column(&mut self, table: &str, old: &str, new: &str) {
+        let rename = |columns: &mut Vec<String>| {
+            for column in columns.iter_mut().filter(|c| names::same(c, old)) {
+                *column = new.to_owned();
+            }
+        };
+        for known in self.tables.values_mut() {
+            let own = names::same(&known.name, table);
+            if own {
+                rename(&mut known.primary_key);
+            }
+            for key in &mut known.foreign_keys {
+                if own {
+                    rename(&mut key.columns);
+                }
+                if names::same(&key.parent, table) {
+                    rename(&mut key.parent_columns);
+                }
+            }
         }
     }
 
@@ -370,163 +397,21 @@ impl SchemaFacts {
     }
 }
 
-impl Event {
-    /// The event that a trigger is declared for.
-    pub(super) fn of(event: &TriggerEvent) -> Self {
-        match event {
-            TriggerEvent::Delete => Self::Delete,
-            TriggerEvent::Insert => Self::Insert,
-            TriggerEvent::Update | TriggerEvent::UpdateOf(_) => Self::Update,
-        }
-    }
-}
-
-impl ForeignKey {
-    fn new(
-        columns: Vec<String>,
-        clause: &ForeignKeyClause,
-        defer: Option<&DeferSubclause>,
-    ) -> Self {
-        let mut key = Self {
-            columns,
-            parent: clause.tbl_name.as_str().to_owned(),
-            parent_columns: indexed_names(&clause.columns),
-            on_delete: RefAct::NoAction,
-            on_update: RefAct::NoAction,
-            deferred: defer.is_some_and(|d| {
-                d.deferrable && d.init_deferred == Some(InitDeferredPred::InitiallyDeferred)
-            }),
-        };
-        for arg in &clause.args {
-            match arg {
-                RefArg::OnDelete(action) => key.on_delete = *action,
-                RefArg::OnUpdate(action) => key.on_update = *action,
-                RefArg::OnInsert(_) | RefArg::Match(_) => {}
-            }
-        }
-        key
+impl TableFacts {
+    /// A name that means the rowid: an alias that no column shadows, else the key.
+    pub(super) fn rowid_name(&self) -> &str {
+        let taken = |alias: &&str| self.columns.iter().any(|c| names::same(c, alias));
+        ["rowid", "_rowid_", "oid"]
+            .into_iter()
+            .find(|alias| !taken(alias))
+            .or(self.primary_key.first().map(String::as_str))
+            .unwrap_or("rowid")
     }
 }
 
 /// Names compare without regard to ASCII case.
 pub(super) fn key(name: &str) -> String {
     name.to_ascii_lowercase()
-}
-
-fn table_facts(name: &str, body: &CreateTableBody) -> TableFacts {
-    let mut table = TableFacts {
-        name: name.to_owned(),
-        ..TableFacts::default()
-    };
-    let CreateTableBody::ColumnsAndConstraints {
-        columns,
-        constraints,
-        ..
-    } = body
-    else {
-        return table;
-    };
-    columns.iter().for_each(|c| add_column(&mut table, c));
-    for constraint in constraints {
-        match &constraint.constraint {
-            TableConstraint::ForeignKey {
-                columns,
-                clause,
-                defer_clause,
-            } => table.foreign_keys.push(ForeignKey::new(
-                indexed_names(columns),
-                clause,
-                defer_clause.as_ref(),
-            )),
-            TableConstraint::PrimaryKey { auto_increment, .. } => {
-                table.autoincrement |= *auto_increment;
-            }
-            TableConstraint::Unique { .. } | TableConstraint::Check { .. } => {}
-        }
-    }
-    table
-}
-
-fn add_column(table: &mut TableFacts, column: &ColumnDefinition) {
-    let name = column.col_name.as_str().to_owned();
-    for constraint in &column.constraints {
-        match &constraint.constraint {
-            ColumnConstraint::ForeignKey {
-                clause,
-                defer_clause,
-            } => table.foreign_keys.push(ForeignKey::new(
-                vec![name.clone()],
-                clause,
-                defer_clause.as_ref(),
-            )),
-            ColumnConstraint::PrimaryKey { auto_increment, .. } => {
-                table.autoincrement |= *auto_increment;
-            }
-            _ => {}
-        }
-    }
-    table.columns.push(name);
-}
-
-fn indexed_names(columns: &[IndexedColumn]) -> Vec<String> {
-    let names = columns.iter().map(|c| c.col_name.as_str().to_owned());
-    names.collect()
-}
-
-fn trigger_facts(statement: &Stmt) -> Option<TriggerFacts> {
-    let Stmt::CreateTrigger {
-        trigger_name,
-        event,
-        tbl_name,
-        commands,
-        ..
-    } = statement
-    else {
-        return None;
-    };
-    Some(TriggerFacts {
-        name: trigger_name.name.as_str().to_owned(),
-        table: tbl_name.name.as_str().to_owned(),
-        event: Event::of(event),
-        commands: commands.iter().filter_map(command_facts).collect(),
-        uses_session_values: check::uses_session_values(statement),
-    })
-}
-
-fn command_facts(command: &TriggerCmd) -> Option<Command> {
-    let (action, table) = match command {
-        TriggerCmd::Update { tbl_name, .. } => (Action::Update, tbl_name),
-        TriggerCmd::Delete { tbl_name, .. } => (Action::Delete, tbl_name),
-        TriggerCmd::Insert {
-            or_conflict,
-            tbl_name,
-            upsert,
-            ..
-        } => {
-            let action = Action::Insert {
-                replace: *or_conflict == Some(ResolveType::Replace),
-                upsert: has_do_update(upsert.as_deref()),
-            };
-            (action, tbl_name)
-        }
-        TriggerCmd::Select(_) => return None,
-    };
-    Some(Command {
-        action,
-        table: table.as_str().to_owned(),
-    })
-}
-
-/// True when an ON CONFLICT clause updates.
-pub(super) fn has_do_update(upsert: Option<&Upsert>) -> bool {
-    let mut next = upsert;
-    while let Some(clause) = next {
-        if matches!(clause.do_clause, UpsertDo::Set { .. }) {
-            return true;
-        }
-        next = clause.next.as_deref();
-    }
-    false
 }
 
 /// Tables that foreign keys reach from `table`, with the event they suffer.
