@@ -4,7 +4,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-const CLUSTER: ClusterId = ClusterId::new([1; 16]);
 const WRITER: SourceFacts = SourceFacts {
     floor: Seq::ZERO,
     may_write: true,
@@ -29,7 +28,7 @@ fn opening(epoch: u64, nonce: u8, first_seq: u64) -> Opening {
 fn standing(openings: &[(u64, u8, u64)], seq: u64) -> Standing {
     let openings = openings.iter().map(|&(e, n, s)| opening(e, n, s)).collect();
     Standing {
-        cluster: Some(CLUSTER),
+        cluster: Some(ClusterId::from_bytes([1; 16])),
         history: History::new(openings).unwrap(),
         seq: Seq::new(seq),
     }
@@ -96,7 +95,7 @@ fn an_opening_pruned_with_the_log_needs_a_snapshot() {
 fn another_cluster_is_refused() {
     let source = standing(&[(1, 1, 1)], 9);
     let mut follower = standing(&[(1, 1, 1)], 5);
-    follower.cluster = Some(ClusterId::new([2; 16]));
+    follower.cluster = Some(ClusterId::from_bytes([2; 16]));
     let verdict = admit(&source, WRITER, &follower);
     assert_eq!(verdict, Admission::Refused(Refusal::WrongCluster));
 }
@@ -265,7 +264,7 @@ impl ModelNode {
 
     fn standing(&self) -> Standing {
         Standing {
-            cluster: Some(CLUSTER),
+            cluster: Some(ClusterId::from_bytes([1; 16])),
             history: History::new(self.openings.clone()).unwrap(),
             seq: Seq::new(self.log.len() as u64),
         }

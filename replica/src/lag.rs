@@ -54,6 +54,12 @@ impl HeadTrail {
         }
     }
 
+    /// Commits after `applied`, as far as they were seen one by one.
+    pub fn commits_after(&self, applied: Seq) -> u64 {
+        let lacking = self.heads.partition_point(|(seq, _)| *seq <= applied);
+        (self.heads.len() - lacking) as u64
+    }
+
     /// Keeps the first of each pair in the older half: of two neighbours the older time stays
     /// with the *newer* seq, so that no change ever looks younger than it is.
     fn thin(&mut self) {

@@ -350,9 +350,12 @@ pub struct PassRequest {
     /// Why, for people: start, renewal, operator.
     #[prost(string, tag = "1")]
     pub why: ::prost::alloc::string::String,
+    /// It may take its time: the source pauses between checks.
+    #[prost(bool, tag = "2")]
+    pub background: bool,
 }
 /// A convergence pass begins. Evaluated at exactly `seq`, like a Check.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PassBegin {
     /// Number of the pass in this stream, from 1.
     #[prost(uint64, tag = "1")]
@@ -368,9 +371,23 @@ pub struct PassBegin {
     /// Tables to come; informs only.
     #[prost(uint64, tag = "5")]
     pub tables: u64,
-    /// Rows to come as far as known; informs only.
-    #[prost(uint64, tag = "6")]
-    pub rows_estimate: u64,
+    /// Digests of single objects, so that a difference can be named. Left out when they would
+    /// take more than 512 KiB; the two hashes above decide.
+    #[prost(message, repeated, tag = "6")]
+    pub objects: ::prost::alloc::vec::Vec<NamedDigest>,
+}
+/// Digest of one object of the schema, or of one final value.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NamedDigest {
+    /// table, index, view, trigger, sequence, user_version, application_id.
+    #[prost(string, tag = "1")]
+    pub kind: ::prost::alloc::string::String,
+    /// Empty where there is only one of the kind.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    /// 16 bytes, big-endian.
+    #[prost(bytes = "vec", tag = "3")]
+    pub hash: ::prost::alloc::vec::Vec<u8>,
 }
 /// Count and digest of a range of a table's rows at exactly `seq`, taken in the read
 /// transaction of the batch that ends there.
@@ -400,13 +417,16 @@ pub struct Check {
     /// Digest of the rows, 16 bytes, big-endian.
     #[prost(bytes = "vec", tag = "9")]
     pub hash: ::prost::alloc::vec::Vec<u8>,
-    /// Present when the source looks for the differing rows of a range: one digest a row, in
-    /// order of rowid, 1,024 at most. Such a check covers nothing.
+    /// If `lists_rows`: one digest for each of the source's rows in the range, in order of
+    /// rowid, 512 at most. The follower answers with the rows that differ.
     #[prost(message, repeated, tag = "10")]
     pub row_digests: ::prost::alloc::vec::Vec<RowDigest>,
     /// Narrows a range found different down to its rows. Such a check covers nothing.
     #[prost(bool, tag = "11")]
     pub bisecting: bool,
+    /// `row_digests` is meant, even if it is empty.
+    #[prost(bool, tag = "12")]
+    pub lists_rows: bool,
 }
 /// Digest of one row.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
