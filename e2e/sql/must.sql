@@ -907,6 +907,19 @@ CREATE TRIGGER trg_fail BEFORE INSERT ON trg_raise WHEN new.x = 99 BEGIN SELECT 
 -- expect: error SQLITE_CONSTRAINT_TRIGGER
 INSERT INTO trg_raise VALUES (7), (99), (8);
 
+-- ## OR FAIL, and a trigger's update that fails: the whole statement is undone
+CREATE TABLE trg_or_fail(id INTEGER PRIMARY KEY, u UNIQUE);
+INSERT INTO trg_or_fail VALUES (1, 'taken');
+CREATE TRIGGER trg_of_ai AFTER INSERT ON trg_or_fail BEGIN UPDATE trg_or_fail SET u = 'taken' WHERE id = new.id; END;
+-- expect: error SQLITE_CONSTRAINT_UNIQUE
+INSERT OR FAIL INTO trg_or_fail VALUES (2, 'free');
+
+-- ## RAISE(FAIL) after the row was inserted: the whole statement is undone
+CREATE TABLE trg_late(id INTEGER PRIMARY KEY, x);
+CREATE TRIGGER trg_late_ai AFTER INSERT ON trg_late WHEN new.x < 0 BEGIN SELECT RAISE(FAIL, 'too late'); END;
+-- expect: error SQLITE_CONSTRAINT_TRIGGER
+INSERT INTO trg_late VALUES (1, 1), (2, -1), (3, 3);
+
 -- ## two triggers on one event: the order they fire in
 CREATE TABLE trg_order(id INTEGER PRIMARY KEY, x);
 CREATE TRIGGER trg_o1 AFTER INSERT ON trg_order BEGIN INSERT INTO trg_log(what) VALUES ('o1'); END;

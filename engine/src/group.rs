@@ -277,7 +277,8 @@ impl Attempt<'_> {
             });
             return Next::Killed(error);
         }
-        let kept = outcome.as_ref().err().is_none_or(write::is_settled);
+        let settled = |error| write::is_settled(error, self.connection, &job.statement);
+        let kept = outcome.as_ref().err().is_none_or(settled);
         match outcome {
             Err(error) if alone && !kept => return Next::Killed(error),
             _ => {}
@@ -360,6 +361,7 @@ mod tests {
             table: String::new(),
             returning: false,
             deferred_keys: false,
+            sets_off_more: false,
         };
         let inspected = Inspected {
             kind: Kind::Write(info),

@@ -336,7 +336,9 @@ impl<'a> Transaction<'a> {
         let kind = &statement.inspected.kind;
         self.state.changed_schema |= matches!(kind, Kind::Ddl(_));
         let outcome = match kind {
-            Kind::Write(info) if !info.returning => self.write_plain(&statement, limits),
+            Kind::Write(info) if !info.returning && !info.sets_off_more => {
+                self.write_plain(&statement, limits)
+            }
             // A RETURNING that is cut short, or a schema statement that fails half-way, must
             // leave nothing behind.
             _ => self.write_guarded(&statement, limits),
@@ -377,7 +379,8 @@ impl<'a> Transaction<'a> {
             .execute(&format!("SAVEPOINT {GUARD}"), &[])?;
         let outcome = self.write_plain(statement, limits);
         if self.stands() {
-            let kept = outcome.as_ref().err().is_none_or(write::is_settled);
+            let settled = |error| write::is_settled(error, &self.connection, statement);
+            let kept = outcome.as_ref().err().is_none_or(settled);
             if !kept {
                 self.connection
                     .execute(&format!("ROLLBACK TO {GUARD}"), &[])?;

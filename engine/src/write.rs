@@ -61,8 +61,18 @@ pub(crate) fn run(
 
 /// True for errors after which nothing must be undone by us: for a constraint the engine has
 /// undone the statement, or kept the rows that OR FAIL keeps. Either is what SQLite does.
-pub(crate) fn is_settled(error: &Error) -> bool {
-    matches!(error, Error::Sql { code, .. } if code.starts_with("SQLITE_CONSTRAINT"))
+///
+/// Not when it failed in the manner of FAIL in what it had set off: the engine logs a row
+/// after its triggers have run, so the row whose trigger failed is kept and not logged. Then
+/// the whole statement is undone.
+pub(crate) fn is_settled(error: &Error, connection: &Connection, statement: &Statement) -> bool {
+    let constraint =
+        matches!(error, Error::Sql { code, .. } if code.starts_with("SQLITE_CONSTRAINT"));
+    constraint && !(sets_off_more(statement) && may_have_kept(connection, statement.sql()))
+}
+
+fn sets_off_more(statement: &Statement) -> bool {
+    matches!(&statement.inspected.kind, Kind::Write(info) if info.sets_off_more)
 }
 
 /// An INSERT whose rows were all ignored may still have moved a sequence, which leaves no

@@ -28,6 +28,10 @@ Some things differ from SQLite where nothing is refused:
 - A violated PRIMARY KEY has the code `SQLITE_CONSTRAINT_UNIQUE`.
 - Some errors end the whole transaction, as the answer then says: integer overflow in `abs` and
   `sum`, malformed JSON given to `json()`, and others.
+- OR FAIL and RAISE(FAIL) keep the rows before the one that failed, as in SQLite, but not where the
+  statement fires triggers or the actions of foreign keys: then it is undone as a whole, because the
+  engine logs a row after its triggers have run.
+- `changes()` is too high after a statement that reads a window function.
 - `BEGIN CONCURRENT` is `BEGIN IMMEDIATE`; `BEGIN READONLY` refuses writes.
 - Foreign keys are enforced unless the session or the configuration switches them off.
 ";

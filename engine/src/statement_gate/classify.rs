@@ -100,6 +100,7 @@ fn reindex(name: Option<&QualifiedName>, text: &str, facts: &SchemaFacts) -> Res
         table: name.map_or("", |name| name.name.as_str()).to_owned(),
         returning: false,
         deferred_keys: facts.has_deferred_keys(),
+        sets_off_more: false,
     });
     Ok(plain(kind, text.to_owned()))
 }
@@ -136,10 +137,12 @@ fn write(command: &mut Cmd, text: &str, facts: &SchemaFacts) -> Result<Inspected
         inspector.rewritten = true;
     }
     let touches = reach::touches_session_triggers(facts, &target.table, target.action);
+    let sets_off_more = reach::sets_off_more(facts, &target.table, target.action);
     let kind = Kind::Write(WriteInfo {
         table: target.table,
         returning: target.returning,
         deferred_keys: facts.has_deferred_keys(),
+        sets_off_more,
     });
     finish(command, text, &inspector, kind, touches)
 }

@@ -150,6 +150,8 @@ pub struct WriteInfo {
     pub returning: bool,
     /// Some foreign key of the schema is checked at COMMIT.
     pub deferred_keys: bool,
+    /// It can set off triggers or the actions of foreign keys.
+    pub sets_off_more: bool,
 }
 
 /// About a statement that changes the schema.

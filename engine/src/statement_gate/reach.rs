@@ -36,6 +36,15 @@ pub(super) fn touches_session_triggers(facts: &SchemaFacts, table: &str, action:
         .any(|trigger| trigger.uses_session_values)
 }
 
+/// True when a statement with this effect can fire a trigger or a foreign key's action.
+pub(super) fn sets_off_more(facts: &SchemaFacts, table: &str, action: Action) -> bool {
+    events(action, Inherited::Nothing).any(|event| {
+        let table = key(table);
+        let mut triggers = facts.triggers_of(&table, event);
+        triggers.next().is_some() || !cascades(facts, &table, event).is_empty()
+    })
+}
+
 /// Triggers whose bodies hold a REPLACE that [`check_replace`] refuses.
 pub(super) fn unsafe_bodies(facts: &SchemaFacts) -> impl Iterator<Item = (String, Error)> {
     facts.triggers().filter_map(|trigger| {
