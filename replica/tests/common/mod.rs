@@ -12,6 +12,7 @@ use tidegate_replica::follower::{Follower, FollowerConfig, FollowerHandle};
 use tidegate_replica::followers::{FollowerStatus, Followers};
 use tidegate_replica::ids::{BootId, NodeId};
 use tidegate_replica::mount::Mount;
+use tidegate_replica::proof::PassReport;
 use tidegate_replica::service::{self, NodeFacts, Peer};
 use tidegate_replica::settings::Settings;
 use tidegate_replica::state::FollowerState;
@@ -75,6 +76,18 @@ impl Primary {
         });
         let engine = opened.await.expect("opened");
         Self::serve(engine, address).await
+    }
+
+    /// A primary over a directory that somebody else has filled before.
+    pub async fn adopt(dir: &Path, statements: &[&str]) -> Self {
+        let store = tidegate_engine::Store::open(dir).expect("a directory");
+        let mut connection = store.internal().expect("a connection");
+        for sql in statements {
+            connection.execute(sql, &[]).expect("a statement");
+        }
+        connection.close().expect("closed");
+        store.close().expect("closed");
+        Self::start(dir).await
     }
 
     async fn serve(engine: Arc<Engine>, address: &str) -> Self {
@@ -222,6 +235,25 @@ impl Replica {
             Ok(found) => found.expect("the follower lives").clone(),
             Err(_) => panic!("never: {what}: {:#?}", self.state()),
         }
+    }
+
+    /// Changes rows behind the back of everybody: nothing is logged.
+    pub fn plant(&self, statements: &[&str]) {
+        let engine = self.engine();
+        let mut connection = engine.store().internal().expect("a connection");
+        for sql in statements {
+            connection.execute(sql, &[]).expect("planted");
+        }
+    }
+
+    /// Asks for a pass and waits for its verdict.
+    pub async fn pass(&self) -> PassReport {
+        let before = self.state().proof.passes;
+        assert!(self.handle.request_pass("test"));
+        let state = self
+            .until("a pass", |state| state.proof.passes > before)
+            .await;
+        state.proof.last.expect("a report")
     }
 
     /// Waits until it has applied everything that the primary has.
