@@ -133,6 +133,12 @@ impl Error {
         }
     }
 
+    /// True when the schema changed between a snapshot and a statement that was to run in it,
+    /// which the engine compiles against the newest schema. Begin a new snapshot.
+    pub fn is_schema_change(&self) -> bool {
+        self.code() == "SQLITE_SCHEMA"
+    }
+
     /// True when this process must stop acknowledging and exit.
     pub fn is_fatal(&self) -> bool {
         matches!(self, Self::Fatal(_))

@@ -22,8 +22,8 @@ use crate::view::snapshot_head;
 /// it is woken.
 const NAP: Duration = Duration::from_secs(60);
 
-/// How often a read starts over because the schema changed under it; then the client gets the
-/// error, which says that the same statement may be sent again.
+/// How often a read starts over because the schema changed under it, before its client gets
+/// the error. Nothing was answered until then.
 const SCHEMA_RETRIES_MAX: u32 = 20;
 
 /// Work for a reader.
@@ -132,7 +132,7 @@ impl Reader {
             .set_reading(self.slot, Some(statement.cancel.clone()));
         let mut outcome = self.with_connection(|c| read_once(c, statement, limits));
         for _ in 0..SCHEMA_RETRIES_MAX {
-            if !outcome.as_ref().is_err_and(is_schema_change) {
+            if !outcome.as_ref().is_err_and(Error::is_schema_change) {
                 break;
             }
             outcome = self.with_connection(|c| read_once(c, statement, limits));
@@ -194,15 +194,6 @@ fn explain<T>(
 fn is_explain(sql: &str) -> bool {
     let head = sql.trim_start().get(..7);
     head.is_some_and(|head| head.eq_ignore_ascii_case("EXPLAIN"))
-}
-
-/// The schema changed between the read's snapshot and its statement, which the engine compiles
-/// against the newest one. Nothing was answered yet, so the read starts over.
-fn is_schema_change(error: &Error) -> bool {
-    let (Error::Sql { code, .. } | Error::TransactionGone { code, .. }) = error else {
-        return false;
-    };
-    *code == "SQLITE_SCHEMA"
 }
 
 fn leave_transaction(connection: &mut Connection) -> bool {
