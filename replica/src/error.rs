@@ -29,6 +29,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// True when a view was spoiled by a change of the schema; another one will do.
+    pub fn is_schema_change(&self) -> bool {
+        matches!(self, Self::Engine(error) if error.is_schema_change())
+    }
+
     /// A value that does not have the form it must have.
     pub fn invalid(field: &'static str, problem: impl Into<String>) -> Self {
         Self::Invalid {

@@ -41,6 +41,9 @@ use crate::settings::Settings;
 use crate::window::Window;
 use crate::wire::{self, CheckReply, FromFollower, Greeting};
 
+/// How many views in a row may be spoiled by changes of the schema before the stream ends.
+const SCHEMA_RETRIES_MAX: u32 = 20;
+
 /// What the follower's side of the stream delivers.
 pub type Inbound = mpsc::Receiver<Result<FromFollower>>;
 /// Where messages go.
@@ -225,8 +228,20 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// Reads and sends what is due: a batch, a step of a pass, or both of one view.
+    /// Ships what is due. When the schema changes between the view's snapshot and one of its
+    /// statements the view is of no use, and another one is begun: nothing was sent yet.
     fn ship(&mut self, connection: &mut Connection) -> Result<()> {
+        for _ in 0..SCHEMA_RETRIES_MAX {
+            match self.ship_one_view(connection) {
+                Err(error) if error.is_schema_change() => {}
+                shipped => return shipped,
+            }
+        }
+        self.ship_one_view(connection)
+    }
+
+    /// Reads and sends what is due: a batch, a step of a pass, or both of one view.
+    fn ship_one_view(&mut self, connection: &mut Connection) -> Result<()> {
         let head = *self.head.borrow_and_update();
         self.note_head(head);
         if !self.window.has_room() {
@@ -293,6 +308,9 @@ impl<'a> Source<'a> {
     /// the stream.
     fn question(&mut self, view: &mut ReadView<'_>, now: Instant) -> Option<Question> {
         if let Err(error) = self.prepare_pass(view, now) {
+            if error.is_schema_change() {
+                return None;
+            }
             tracing::warn!(%error, "a convergence pass cannot go on");
             let running = self.pass.as_mut()?;
             running.pass.fail(error.to_string());
@@ -304,6 +322,8 @@ impl<'a> Source<'a> {
         }
         match Question::compute(view, step) {
             Ok(question) => Some(question),
+            // The step is still due, and the next view can answer it.
+            Err(error) if error.is_schema_change() => None,
             Err(error) => {
                 tracing::warn!(%error, "a convergence pass cannot go on");
                 running.pass.fail(error.to_string());
@@ -321,10 +341,14 @@ impl<'a> Source<'a> {
             running.schema_seen = view.head();
             return Ok(());
         }
+        if self.wanted.is_none() {
+            return Ok(());
+        }
+        // Still wanted if this fails.
+        let tables = asking::tables(view)?;
         let Some(wanted) = self.wanted.take() else {
             return Ok(());
         };
-        let tables = asking::tables(view)?;
         self.passes += 1;
         let limits = PassLimits {
             answer_deadline: self.settings.answer_deadline,
