@@ -11,20 +11,31 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tidegate_engine::{Engine, Options, meta, openings, statement_gate, store};
+use tidegate_engine::{Engine, Opening, Options, Store, meta, openings, statement_gate, store};
+use tidegate_replica::follower::{Follower, FollowerConfig, FollowerHandle};
+use tidegate_replica::followers::Followers;
+use tidegate_replica::ids::{BootId, NodeId};
+use tidegate_replica::mount::Mount;
+use tidegate_replica::service::{self, NodeFacts, Peer};
+use tidegate_replica::settings::Settings;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
 
+use crate::admin::{self, Admin};
 use crate::autosize::{Limits, Sizes};
 use crate::config::{Config, RoleSetting, Synchronous};
+use crate::duty::{self, LagBounds};
 use crate::front::body::BodyBudget;
 use crate::front::hrana::streams::Streams;
 use crate::front::{self, Door, listener};
 use crate::health::{self, Health};
 use crate::metrics::Metrics;
 use crate::monitor;
+use crate::mounted::EngineSlot;
 use crate::readiness::Bounds;
+use crate::role;
 use crate::status::{NodeStatus, Reason, Role, State, StatusSender};
 use crate::tasks::Tasks;
 
@@ -59,28 +70,34 @@ pub async fn run(config: Config, until_stdin_closes: bool) -> Result<(), Error> 
         tracing::info!(key = size.key, value = size.value, origin = %size.origin, "sized");
     }
     let client = bind(config.listen.client)?;
+    let peer = bind(config.listen.peer)?;
     let health = bind(config.listen.health)?;
-    let node = Node::new(config, sizes);
+    let node = Node::new(config, sizes)?;
     node.serve_health(health);
-    let engine = tokio::select! {
-        opened = node.open_engine() => opened?,
+    tokio::select! {
+        started = node.take_role() => started?,
         () = signals.any() => return Ok(()),
-    };
-    node.take_role(&engine).await?;
-    node.serve_clients(client, &engine);
+    }
+    node.serve_peers(peer);
+    node.serve_clients(client);
     node.announce();
     let outcome = tokio::select! {
         () = signals.any() => Ok(()),
-        why = fatal(engine.fatal()) => Err(Error::Fatal(why)),
+        why = fatal(node.slot.clone()) => Err(Error::Fatal(why)),
         fault = node.tasks.fault() => Err(Error::Task(fault.task, fault.message)),
         fault = node.probes.fault() => Err(Error::Task(fault.task, fault.message)),
     };
     match &outcome {
         Ok(()) => tracing::info!("stopping"),
+        Err(error @ Error::Fatal(_)) => {
+            // No ordered shutdown: closing would write, and no write can be trusted any more.
+            tracing::error!(%error, "exiting at once");
+            std::process::exit(crate::cli::Exit::Fatal as i32);
+        }
         Err(error) => tracing::error!(%error, "stopping"),
     }
     tokio::select! {
-        () = node.stop(engine) => outcome,
+        () = node.stop() => outcome,
         () = signals.any() => {
             tracing::warn!("a second signal: exiting at once");
             std::process::exit(EXIT_SECOND_SIGNAL);
@@ -96,7 +113,16 @@ struct Node {
     config: Config,
     sizes: Sizes,
     status: StatusSender,
-    engine: Arc<OnceLock<Arc<Engine>>>,
+    id: NodeId,
+    /// Tells this run of the process from others of the same name.
+    boot: BootId,
+    mount: Arc<Mount>,
+    slot: EngineSlot,
+    followers: Arc<Followers>,
+    /// On a replica.
+    follower: OnceLock<FollowerHandle>,
+    settings: Settings,
+    bounds: LagBounds,
     door: OnceLock<Arc<Door>>,
     health: OnceLock<Arc<Health>>,
     /// Everything but the health listener.
@@ -106,18 +132,30 @@ struct Node {
 }
 
 impl Node {
-    fn new(config: Config, sizes: Sizes) -> Self {
+    fn new(config: Config, sizes: Sizes) -> Result<Self, Error> {
         let status = NodeStatus::starting(&config.node.id, &config.cluster.name);
-        Self {
+        let mount = Arc::new(Mount::new(engine_options(&config, &sizes)));
+        let id = NodeId::new(&config.node.id)
+            .map_err(|error| Error::Unsupported(format!("node.id: {error}")))?;
+        let mut boot = [0; 16];
+        getrandom::fill(&mut boot).map_err(|error| Error::Unsupported(error.to_string()))?;
+        Ok(Self {
             config,
             sizes,
             status: watch::Sender::new(status),
-            engine: Arc::default(),
+            id,
+            boot: BootId::new(boot),
+            slot: EngineSlot::new(mount.current()),
+            mount,
+            followers: Arc::default(),
+            follower: OnceLock::new(),
+            settings: Settings::default(),
+            bounds: LagBounds::default(),
             door: OnceLock::new(),
             health: OnceLock::new(),
             tasks: Tasks::new(),
             probes: Tasks::new(),
-        }
+        })
     }
 
     fn serve_health(&self, socket: TcpListener) {
@@ -128,7 +166,7 @@ impl Node {
         let health = Arc::new(Health {
             status: self.status.subscribe(),
             bounds,
-            engine: self.engine.clone(),
+            engine: self.slot.clone(),
             metrics: Metrics::new(self.config.listens_outside_loopback()),
             test_now: Notify::new(),
         });
@@ -149,29 +187,35 @@ impl Node {
         self.probes.spawn("monitor", monitor);
     }
 
-    /// Recovery may take long: it runs on a thread of its own, and `/startupz` waits for it.
-    async fn open_engine(&self) -> Result<Arc<Engine>, Error> {
+    /// Opens the database in the role that its history, or else the configuration, gives.
+    /// Recovery may take long: it runs on threads of its own, and `/startupz` waits for it.
+    async fn take_role(&self) -> Result<(), Error> {
         self.status.send_modify(|status| {
             status.state = State::Recovering;
             status.detail = format!("opening {}", self.config.node.data_dir.display());
         });
-        let options = engine_options(&self.config, &self.sizes);
-        let opened = tokio::task::spawn_blocking(move || Engine::open(options)).await;
-        let engine = opened.expect("opening does not panic; the engine contains its own")?;
-        self.engine.set(engine.clone()).ok();
-        Ok(engine)
+        let dir = self.config.node.data_dir.clone();
+        let history = blocking(move || read_history(&dir)).await?;
+        let decision = role::decide(self.config.cluster.role, self.id.as_str(), &history);
+        if let Some(warning) = &decision.warning {
+            tracing::warn!(node = %self.id, "{warning}");
+        }
+        match decision.role {
+            RoleSetting::Primary => self.lead().await,
+            RoleSetting::Replica => self.follow(),
+        }
     }
 
-    async fn take_role(&self, engine: &Arc<Engine>) -> Result<(), Error> {
-        if self.config.cluster.role == RoleSetting::Replica {
-            return Err(Error::Unsupported(
-                "a replica needs a primary to follow: set cluster.primary".into(),
-            ));
-        }
-        let (starting, id) = (engine.clone(), self.config.node.id.clone());
-        let started = tokio::task::spawn_blocking(move || starting.start_primary(&id, "start"));
-        started.await.expect("starting does not panic")?;
-        let identity = Identity::read(engine)?;
+    async fn lead(&self) -> Result<(), Error> {
+        let (mount, id) = (self.mount.clone(), self.config.node.id.clone());
+        let engine = blocking(move || {
+            let engine = Engine::open(mount.options().clone())?;
+            engine.start_primary(&id, "start")?;
+            mount.show(engine.clone());
+            Ok(engine)
+        })
+        .await?;
+        let identity = Identity::read(&engine)?;
         self.status.send_modify(|status| {
             status.cluster_id = identity.cluster_id;
             status.epoch = identity.epoch;
@@ -181,13 +225,83 @@ impl Node {
             status.reason = Reason::None;
             status.detail = "takes writes".to_owned();
         });
+        let watch = duty::watch_followers(
+            self.followers.clone(),
+            self.slot.clone(),
+            self.status.clone(),
+            self.bounds,
+            self.tasks.stopping(),
+        );
+        self.tasks.spawn("followers", watch);
         Ok(())
     }
 
-    fn serve_clients(&self, socket: TcpListener, engine: &Arc<Engine>) {
+    fn follow(&self) -> Result<(), Error> {
+        let source = self.source().ok_or_else(|| {
+            Error::Unsupported(
+                "a replica needs a primary to follow: set cluster.primary (--primary \
+                 http://host:9070), or cluster.peers"
+                    .into(),
+            )
+        })?;
+        let config = FollowerConfig {
+            node: self.id.clone(),
+            boot: self.boot,
+            source: source.clone(),
+            settings: self.settings,
+        };
+        let (follower, handle) = Follower::new(config, self.mount.clone());
+        let stopping = self.tasks.stopping();
+        let following = async move {
+            follower.run(stopping).await;
+            Ok::<(), std::convert::Infallible>(())
+        };
+        self.tasks.spawn("follower", following);
+        let watch = duty::watch_follower(
+            handle.state.clone(),
+            source,
+            self.slot.clone(),
+            self.status.clone(),
+            self.bounds,
+            self.tasks.stopping(),
+        );
+        self.tasks.spawn("following", watch);
+        self.follower.set(handle).ok();
+        Ok(())
+    }
+
+    /// Whom a replica follows: the configured primary, or else the only other node.
+    fn source(&self) -> Option<String> {
+        let cluster = &self.config.cluster;
+        let peers = cluster.peers.first().map(|(_, url)| url.clone());
+        cluster
+            .primary
+            .clone()
+            .filter(|url| !url.is_empty())
+            .or(peers)
+    }
+
+    fn serve_peers(&self, socket: TcpListener) {
+        let facts = watch::Sender::new(NodeFacts::default());
+        let peer = Peer {
+            node: self.id.clone(),
+            boot: self.boot,
+            engine: self.mount.current(),
+            facts: facts.subscribe(),
+            followers: self.followers.clone(),
+            settings: self.settings,
+        };
+        let stopping = self.tasks.stopping();
+        let serve = service::serve(socket, peer, stopping.clone());
+        self.tasks.spawn("peer listener", serve);
+        let tell = duty::tell_peers(self.status.subscribe(), facts, stopping);
+        self.tasks.spawn("peer facts", tell);
+    }
+
+    fn serve_clients(&self, socket: TcpListener) {
         let http = self.config.http.clone();
         let door = Arc::new(Door {
-            engine: engine.clone(),
+            engine: self.slot.clone(),
             streams: Streams::new(&self.config.node.id, http.streams_max, http.stream_idle),
             status: self.status.subscribe(),
             bodies: BodyBudget::new(
@@ -204,10 +318,20 @@ impl Node {
             keep_alive: door.config.keep_alive,
         };
         let health = self.health.get().expect("the health listener comes first");
-        let routes = front::router(door.clone()).merge(health::shared_routes(health.clone()));
+        let admin = Arc::new(Admin {
+            followers: self.followers.clone(),
+            follower: self.follower.get().cloned(),
+            status: self.status.subscribe(),
+        });
+        let routes = front::router(door.clone())
+            .merge(health::shared_routes(health.clone()))
+            .merge(admin::router(admin));
         let serve = listener::serve(socket, routes, limits, self.tasks.clone());
         self.tasks.spawn("client listener", serve);
         self.tasks.spawn("stream expiry", expire(door.clone()));
+        // Outlives the others: closing the engine waits until nobody holds it.
+        let release = release(door.clone(), self.slot.clone(), self.probes.stopping());
+        self.probes.spawn("stream release", release);
         self.door.set(door).ok();
         self.status.send_modify(|status| status.started = true);
         health.test_now.notify_one();
@@ -218,6 +342,7 @@ impl Node {
         tracing::info!(
             node = self.config.node.id,
             client = %listen.client,
+            peer = %listen.peer,
             health = %listen.health,
             data_dir = %self.config.node.data_dir.display(),
             "serving"
@@ -227,7 +352,7 @@ impl Node {
         }
     }
 
-    async fn stop(&self, engine: Arc<Engine>) {
+    async fn stop(&self) {
         let deadline = Instant::now() + self.config.node.shutdown_budget;
         let left = || deadline.saturating_duration_since(Instant::now());
         self.status.send_modify(|status| {
@@ -243,9 +368,16 @@ impl Node {
         if let Some(door) = self.door.get() {
             door.streams.clear();
         }
-        let closing = tokio::task::spawn_blocking(move || engine.shutdown());
-        if tokio::time::timeout(left(), closing).await.is_err() {
-            tracing::warn!("the engine did not close in time; it recovers at the next start");
+        if let Some(engine) = self.slot.get() {
+            let mount = self.mount.clone();
+            let closing = tokio::task::spawn_blocking(move || mount.close(engine));
+            match tokio::time::timeout(left(), closing).await {
+                Ok(Ok(Ok(()))) => {}
+                Ok(Ok(Err(error))) => tracing::warn!(%error, "closing"),
+                _ => tracing::warn!(
+                    "the engine did not close in time; it recovers at the next start"
+                ),
+            }
         }
         self.probes.stop();
         self.probes.wait(left().min(Duration::from_secs(1))).await;
@@ -254,14 +386,17 @@ impl Node {
 }
 
 /// Which cluster this copy belongs to, and in which epoch its history is.
-struct Identity {
-    cluster_id: String,
-    epoch: u64,
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The cluster's id; empty on a node that has none yet.
+    pub cluster_id: String,
+    /// Epoch of the newest opening; zero before the first.
+    pub epoch: u64,
 }
 
 impl Identity {
     /// A few rows: short enough to be read here.
-    fn read(engine: &Engine) -> Result<Self, tidegate_engine::Error> {
+    pub fn read(engine: &Engine) -> Result<Self, tidegate_engine::Error> {
         let mut connection = engine.store().reader()?;
         let cluster_id = meta::cluster_id(&mut connection)?;
         let openings = openings::openings(&mut connection)?;
@@ -311,11 +446,54 @@ fn bind(address: std::net::SocketAddr) -> Result<TcpListener, Error> {
     listener::bind(address).map_err(|error| Error::Listen(address, error))
 }
 
-/// Waits until the engine says that the process must exit.
-async fn fatal(mut reason: watch::Receiver<Option<String>>) -> String {
-    match reason.wait_for(Option::is_some).await {
-        Ok(reason) => reason.clone().expect("waited for one"),
-        Err(_) => std::future::pending().await,
+/// Waits until an engine says that the process must exit. A replica may have several, one
+/// after the other.
+async fn fatal(mut slot: EngineSlot) -> String {
+    loop {
+        let mut reason = slot.fatal().await;
+        tokio::select! {
+            told = reason.wait_for(Option::is_some) => {
+                if let Ok(told) = told {
+                    return told.clone().expect("waited for one");
+                }
+            }
+            () = slot.closed() => {}
+        }
+    }
+}
+
+/// Runs what blocks on a thread that may.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, tidegate_engine::Error> + Send + 'static,
+) -> Result<T, tidegate_engine::Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.expect("the engine contains its own panics")
+}
+
+/// The openings in a data directory, before anything is decided.
+fn read_history(dir: &Path) -> Result<Vec<Opening>, tidegate_engine::Error> {
+    let store = Store::open(dir)?;
+    let mut connection = store.reader()?;
+    let history = openings::openings(&mut connection)?;
+    connection.close()?;
+    Ok(history)
+}
+
+/// Ends all streams whenever the engine is closed, because they hold it.
+async fn release(
+    door: Arc<Door>,
+    mut slot: EngineSlot,
+    stopping: CancellationToken,
+) -> Result<(), std::convert::Infallible> {
+    loop {
+        tokio::select! {
+            () = slot.closed() => door.streams.clear(),
+            () = stopping.cancelled() => return Ok(()),
+        }
+        tokio::select! {
+            _ = slot.fatal() => {}
+            () = stopping.cancelled() => return Ok(()),
+        }
     }
 }
 

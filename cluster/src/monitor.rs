@@ -53,7 +53,7 @@ pub async fn run(
                 status.probes.engine_write = probe;
             }
             if let Some(engine) = health.engine.get() {
-                status.probes.capture = test_capture(engine, status.role);
+                status.probes.capture = test_capture(&engine, status.role);
             }
             if let Some(space) = space {
                 status.disk = Disk {

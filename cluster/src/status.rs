@@ -47,6 +47,10 @@ pub struct NodeStatus {
     pub lag: Option<Lag>,
     /// On a replica: the last verdict of the convergence gate.
     pub proof: Option<Proof>,
+    /// On a replica: convergence passes that ended.
+    pub passes: u64,
+    /// On a replica: rows compared by the pass under way.
+    pub pass_rows: Option<u64>,
     /// On a replica: why applying stopped, if it did.
     pub stalled: Option<String>,
     /// Self-tests.
@@ -156,6 +160,10 @@ pub struct ReplicaStatus {
     pub proof: Option<Proof>,
     /// Whether it reports ready.
     pub ready: bool,
+    /// Convergence passes that ended.
+    pub passes: u64,
+    /// Rows compared by the pass under way.
+    pub pass_rows: Option<u64>,
 }
 
 /// A replica's stream.
@@ -257,6 +265,8 @@ impl NodeStatus {
             link: None,
             lag: None,
             proof: None,
+            passes: 0,
+            pass_rows: None,
             stalled: None,
             probes: Probes::default(),
             disk: Disk::default(),
@@ -288,6 +298,8 @@ impl NodeStatus {
                 heartbeat: link.heartbeat,
                 proof: self.proof.clone(),
                 ready: self.state == State::Ready,
+                passes: self.passes,
+                pass_rows: self.pass_rows,
             }],
             _ => self.replicas.clone(),
         }

@@ -48,6 +48,11 @@ impl Mount {
         Ok((engine, applier))
     }
 
+    /// Shows everybody an engine that somebody else opened: a primary's.
+    pub fn show(&self, engine: Arc<Engine>) {
+        self.current.send_replace(Some(engine));
+    }
+
     /// Takes the engine from everybody and closes it. Blocks until the last holder is gone.
     pub fn close(&self, engine: Arc<Engine>) -> Result<()> {
         self.current.send_replace(None);

@@ -112,11 +112,16 @@ impl Member {
             let failed = |error| Failure::failed(format!("{}: {error}", self.id));
             let mut child = self.spawn().map_err(failed)?;
             let pid = child.id().unwrap_or_default();
+            // Kept aside: waiting for a child would close it, and with it stop the node.
+            let stdin = child.stdin.take();
             self.pid.store(pid, Ordering::Relaxed);
             eprintln!("{} runs as process {pid}", self.id);
             let status = tokio::select! {
                 status = child.wait() => status.map_err(failed)?,
-                () = stop.cancelled() => return stop_child(child).await.map_err(failed),
+                () = stop.cancelled() => {
+                    drop(stdin);
+                    return stop_child(child).await.map_err(failed);
+                }
             };
             if could_not_start(status, started.elapsed()) {
                 return Err(Failure {
@@ -174,7 +179,6 @@ fn could_not_start(status: ExitStatus, after: Duration) -> bool {
 
 /// The process stops when its standard input closes; one that does not is killed.
 async fn stop_child(mut child: Child) -> std::io::Result<()> {
-    drop(child.stdin.take());
     match tokio::time::timeout(STOP_WAIT, child.wait()).await {
         Ok(status) => status.map(drop),
         Err(_) => child.kill().await,

@@ -6,6 +6,7 @@
 mod address;
 mod check;
 mod config;
+mod converge;
 mod dev;
 mod health;
 mod import;
@@ -78,6 +79,8 @@ enum Command {
     Sql(sql::SqlArgs),
     /// Shows the cluster at a glance
     Status(status::StatusArgs),
+    /// Proves that the replicas hold the same rows, or names what differs
+    Converge(converge::ConvergeArgs),
     /// Asks whether a node is ready; for container health checks
     Health(health::HealthArgs),
     /// Takes over an existing SQLite file, or says why not
@@ -112,6 +115,7 @@ pub fn main() -> ExitCode {
         Command::Config(command) => config::run(&command, cli.output),
         Command::Sql(args) => block_on(sql::run(args, cli.output)),
         Command::Status(args) => block_on(status::run(args, cli.output)),
+        Command::Converge(args) => block_on(converge::run(args, cli.output)),
         Command::Health(args) => block_on(health::run(args, cli.output)),
     };
     match outcome {

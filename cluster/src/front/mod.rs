@@ -21,10 +21,11 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::routing::{any, get, post};
-use tidegate_engine::{Engine, Seq};
+use tidegate_engine::Seq;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::HttpConfig;
+use crate::mounted::EngineSlot;
 use crate::status::StatusReceiver;
 use body::BodyBudget;
 use hrana::error::WireError;
@@ -37,7 +38,7 @@ pub const POSITION_HEADER: &str = "tidegate-position";
 /// What stands behind the client listener.
 pub struct Door {
     /// The engine of this node.
-    pub engine: Arc<Engine>,
+    pub engine: EngineSlot,
     /// Streams between two requests.
     pub streams: Streams,
     /// Who this node is.
@@ -54,8 +55,9 @@ pub struct Door {
 
 impl Door {
     /// A new stream.
-    pub fn open_stream(&self) -> Stream {
-        Stream::new(self.engine.session())
+    pub fn open_stream(&self) -> Result<Stream, WireError> {
+        let engine = self.engine.get().ok_or_else(closed)?;
+        Ok(Stream::new(engine.session()))
     }
 
     /// The epoch that batons are bound to.
@@ -65,7 +67,8 @@ impl Door {
 
     /// `<cluster>:<epoch>:<seq>`, for an answer at this position or at the head.
     pub fn position_header(&self, position: Option<Seq>) -> HeaderValue {
-        let seq = position.unwrap_or_else(|| self.engine.head().borrow().seq);
+        let head = || self.engine.get().map(|engine| engine.head().borrow().seq);
+        let seq = position.or_else(head).unwrap_or_default();
         let status = self.status.borrow();
         let text = format!("{}:{}:{seq}", status.cluster_id, status.epoch);
         HeaderValue::from_str(&text).expect("hexadecimal digits and numbers are visible ASCII")
@@ -77,14 +80,11 @@ impl Door {
             return Ok(());
         };
         let asked = self.parse_position(value)?;
-        let mut head = self.engine.head();
+        let mut head = self.engine.get().ok_or_else(closed)?.head();
         let reached = head.wait_for(|head| head.seq >= asked);
         match tokio::time::timeout(self.config.wait_position, reached).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) => Err(WireError::new(
-                "TIDEGATE_NOT_READY",
-                "the node is shutting down",
-            )),
+            Ok(Err(_)) => Err(closed()),
             Err(_) => Err(WireError::new(
                 "TIDEGATE_STALE",
                 format!(
@@ -124,6 +124,14 @@ impl Door {
         }
         Ok(Seq::new(seq))
     }
+}
+
+/// The engine is closed: at the end of the process, or while a snapshot takes its place.
+fn closed() -> WireError {
+    WireError::new(
+        "TIDEGATE_NOT_READY",
+        "this node has no database open at the moment; try again, or use another node",
+    )
 }
 
 /// The routes of the client listener.

@@ -5,7 +5,7 @@
 
 mod query;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
@@ -15,10 +15,10 @@ use axum::http::{HeaderValue, Response, StatusCode, Uri, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use serde_json::{Value, json};
-use tidegate_engine::Engine;
 use tokio::sync::Notify;
 
 use crate::metrics::Metrics;
+use crate::mounted::EngineSlot;
 use crate::readiness::{self, Bounds, CHECKS, Check, LagBound};
 use crate::status::{NodeStatus, Position, Role, StatusReceiver, Verdict};
 use query::Query;
@@ -33,7 +33,7 @@ pub struct Health {
     /// Bounds of the checks.
     pub bounds: Bounds,
     /// The engine, once it is open.
-    pub engine: Arc<OnceLock<Arc<Engine>>>,
+    pub engine: EngineSlot,
     /// What `/metrics` gives.
     pub metrics: Metrics,
     /// Wakes the monitor before its time.

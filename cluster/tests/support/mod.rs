@@ -9,6 +9,7 @@ use tidegate::config::{Config, Low};
 use tidegate::front::body::BodyBudget;
 use tidegate::front::hrana::streams::Streams;
 use tidegate::front::{self, Door, listener};
+use tidegate::mounted::EngineSlot;
 use tidegate::status::{NodeStatus, StatusSender};
 use tidegate::tasks::Tasks;
 use tidegate_engine::{Engine, Options};
@@ -23,6 +24,7 @@ pub struct Node {
     pub url: String,
     pub http: reqwest::Client,
     tasks: Tasks,
+    _shown: watch::Sender<Option<Arc<Engine>>>,
     _dir: TempDir,
 }
 
@@ -41,6 +43,7 @@ impl Node {
         let result_bytes_max = options.result_bytes_max;
         let engine = Engine::open(options).expect("opens");
         engine.start_primary("n1", "test").expect("starts");
+        let shown = watch::Sender::new(Some(engine));
         let mut status = NodeStatus::starting("n1", "test");
         status.cluster_id = CLUSTER.to_owned();
         status.epoch = 1;
@@ -48,7 +51,7 @@ impl Node {
         let tasks = Tasks::new();
         let http = config.http;
         let door = Arc::new(Door {
-            engine: engine.clone(),
+            engine: EngineSlot::new(shown.subscribe()),
             streams: Streams::new("n1", http.streams_max, http.stream_idle),
             status: receiver,
             bodies: BodyBudget::new(256 << 20, http.request_bytes_max, http.body_timeout),
@@ -69,6 +72,7 @@ impl Node {
             url,
             http: reqwest::Client::new(),
             tasks,
+            _shown: shown,
             _dir: dir,
         }
     }

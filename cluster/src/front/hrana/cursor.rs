@@ -108,7 +108,7 @@ async fn start(door: &Arc<Door>, request: Request) -> Result<Response<Body>, Wir
     let epoch = door.epoch();
     let stream = match baton {
         Some(baton) => door.streams.take(&baton, epoch)?,
-        None => door.open_stream(),
+        None => door.open_stream()?,
     };
     let (reserved, baton) = door.streams.reserve(epoch)?;
     let (pieces, mut body) = mpsc::channel::<Bytes>(PIECES_MAX);

@@ -45,7 +45,7 @@ async fn run(
     let epoch = door.epoch();
     let mut stream = match &pipeline.baton {
         Some(baton) => door.streams.take(baton, epoch)?,
-        None => door.open_stream(),
+        None => door.open_stream()?,
     };
     let mut reply = Reply::new(dialect, door.reply_bytes_max);
     reply.out.extend_from_slice(br#"{"results":["#);

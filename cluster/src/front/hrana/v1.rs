@@ -37,7 +37,7 @@ async fn run_statement(door: &Door, request: Request) -> Result<Reply, WireError
     let statement = Statement::parse_v1(&body)?;
     door.wait_position(&parts.headers).await?;
     let mut reply = start(door);
-    let mut stream = door.open_stream();
+    let mut stream = door.open_stream()?;
     let result = stream.execute(statement, &mut reply).await?;
     write_result(&mut reply.out, &result, Dialect::Libsql);
     stream.close().await;
@@ -50,7 +50,7 @@ async fn run_batch(door: &Door, request: Request) -> Result<Reply, WireError> {
     let batch = Batch::parse_v1(&body)?;
     door.wait_position(&parts.headers).await?;
     let mut reply = start(door);
-    let mut stream = door.open_stream();
+    let mut stream = door.open_stream()?;
     stream.batch(batch, &mut reply).await;
     stream.close().await;
     Ok(reply)

@@ -247,7 +247,7 @@ impl Connection {
         }
         let (queue, work) = mpsc::channel(OUTSTANDING_MAX);
         let task = StreamTask {
-            stream: self.door.open_stream(),
+            stream: self.door.open_stream()?,
             cursors: HashMap::new(),
             replies: self.replies.clone(),
             reply_bytes_max: self.door.reply_bytes_max,
