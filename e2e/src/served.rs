@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use tidegate_engine::engine::Engine;
 use tidegate_engine::error::Error;
+use tidegate_engine::openings::NextEpoch;
 use tidegate_engine::options::Options;
 use tidegate_engine::result::{Params, ResultSet};
 use tidegate_engine::session::Session;
@@ -25,11 +26,20 @@ impl Served {
     /// Opens, or creates, a data directory as a primary. Commits are not synced: these tests
     /// are about rows.
     pub fn open(dir: &Path) -> Result<Self> {
+        Self::open_in(dir, NextEpoch::Same)
+    }
+
+    /// Makes a directory that followed until now the primary of the next epoch.
+    pub fn promote(dir: &Path) -> Result<Self> {
+        Self::open_in(dir, NextEpoch::Next)
+    }
+
+    fn open_in(dir: &Path, epoch: NextEpoch) -> Result<Self> {
         let mut options = Options::new(dir);
         options.synchronous = Synchronous::Normal;
         options.readers = 1;
         let engine = Engine::open(options)?;
-        engine.start_primary("primary", "test")?;
+        engine.start_primary_in("primary", "test", epoch)?;
         Ok(Self {
             session: Some(engine.session()),
             engine,
