@@ -64,6 +64,11 @@ pub enum Request {
         /// Why, for people.
         why: String,
     },
+    /// The source's side, whatever this node holds: also mends a node that is stalled.
+    Repair {
+        /// Why, for people.
+        why: String,
+    },
 }
 
 /// A handle on a running follower.
@@ -83,6 +88,8 @@ pub struct Follower {
     prover: Prover,
     backoff: Backoff,
     streams: u64,
+    /// Why this node is to be repaired, until it is.
+    repair: Option<String>,
     trail: HeadTrail,
     /// The source's clock at an instant of ours.
     source_clock: Option<(Instant, u64)>,
@@ -116,6 +123,14 @@ impl FollowerHandle {
             .try_send(Request::Pass { why: why.into() })
             .is_ok()
     }
+
+    /// Asks for the source's side to be copied over this node's. The node is not ready until
+    /// a new pass has proven it. False if too much is waiting already.
+    pub fn request_repair(&self, why: &str) -> bool {
+        self.requests
+            .try_send(Request::Repair { why: why.into() })
+            .is_ok()
+    }
 }
 
 impl Follower {
@@ -135,6 +150,7 @@ impl Follower {
             requests,
             prover: Prover::new(),
             streams: 0,
+            repair: None,
             trail: HeadTrail::default(),
             source_clock: None,
             draft: FollowerState::starting(),
@@ -147,16 +163,16 @@ impl Follower {
         let mut open = None;
         loop {
             let begun = Instant::now();
-            let next = match self.ensure_open(&mut open).await {
-                Ok(node) => self.attempt(node, &stop).await,
-                Err(error) => self.failed(error),
+            let next = match self.repair {
+                Some(_) => Next::Snapshot,
+                None => match self.ensure_open(&mut open).await {
+                    Ok(node) => self.attempt(node, &stop).await,
+                    Err(error) => self.failed(error),
+                },
             };
             match next {
                 Next::Stop => break,
-                Next::Rest => {
-                    stop.cancelled().await;
-                    break;
-                }
+                Next::Rest => self.rest(&stop).await,
                 Next::Snapshot => {
                     if let Err(error) = self.take_snapshot(&mut open, &stop).await {
                         self.snapshot_failed(&error);
@@ -291,7 +307,38 @@ impl Follower {
                 tracing::info!(?reason, text, "a snapshot is required");
                 Next::Snapshot
             }
+            Ended::Repair(why) => {
+                self.begin_repair(why);
+                Next::Snapshot
+            }
             Ended::Failed(error) => self.failed(error),
+        }
+    }
+
+    /// Changes that only this node holds are not overwritten by it.
+    fn begin_repair(&mut self, why: String) {
+        if self.draft.phase == Phase::Forked {
+            tracing::error!(why, "not repaired: this node holds changes of its own");
+            return;
+        }
+        tracing::warn!(why, "the source's side will be copied over this node's");
+        self.repair = Some(why);
+    }
+
+    /// Nothing can be done until somebody asks for a repair.
+    async fn rest(&mut self, stop: &CancellationToken) {
+        while self.repair.is_none() {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                request = self.requests.recv() => match request {
+                    Some(Request::Repair { why }) => self.begin_repair(why),
+                    Some(Request::Pass { .. }) => {}
+                    None => {
+                        stop.cancelled().await;
+                        return;
+                    }
+                },
+            }
         }
     }
 
@@ -340,7 +387,13 @@ impl Follower {
         self.close(open).await;
         let mount = self.mount.clone();
         blocking(move || mount.install(checked)).await?;
-        self.prover.forget("a snapshot was installed");
+        match self.repair.take() {
+            Some(why) => {
+                self.draft.repairs += 1;
+                self.prover.forget(&format!("the repair ({why})"));
+            }
+            None => self.prover.forget("a snapshot was installed"),
+        }
         self.draft.transfer = None;
         self.draft.snapshots += 1;
         self.draft.applied = position;
@@ -388,6 +441,11 @@ impl Follower {
         tokio::select! {
             () = stop.cancelled() => {}
             () = tokio::time::sleep(wait) => {}
+            Some(request) = self.requests.recv() => {
+                if let Request::Repair { why } = request {
+                    self.begin_repair(why);
+                }
+            }
         }
     }
 }

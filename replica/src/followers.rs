@@ -65,6 +65,8 @@ pub struct FollowerStatus {
 pub enum Command {
     /// Begin a pass, at full speed.
     Pass,
+    /// Have the follower take over this side.
+    Repair,
 }
 
 /// See the module's head.
@@ -114,10 +116,20 @@ impl Followers {
     /// Asks all open streams, or the one of `node`, to begin a pass. Gives the names of those
     /// that will.
     pub fn begin_pass(&self, node: Option<&NodeId>) -> Vec<NodeId> {
+        self.command(node, &Command::Pass)
+    }
+
+    /// Tells all open streams, or the one of `node`, to take over this node's side: the
+    /// whole of it is copied over theirs. Gives the names of those that will.
+    pub fn begin_repair(&self, node: Option<&NodeId>) -> Vec<NodeId> {
+        self.command(node, &Command::Repair)
+    }
+
+    fn command(&self, node: Option<&NodeId>, command: &Command) -> Vec<NodeId> {
         self.lock()
             .iter()
             .filter(|(name, _)| node.is_none_or(|wanted| wanted == *name))
-            .filter(|(_, stream)| stream.commands.try_send(Command::Pass).is_ok())
+            .filter(|(_, stream)| stream.commands.try_send(command.clone()).is_ok())
             .map(|(name, _)| name.clone())
             .collect()
     }

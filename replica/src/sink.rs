@@ -47,6 +47,8 @@ pub enum Ended {
     SnapshotRequired(SnapshotReason, String),
     /// The source does not want this node.
     Refused(Refused),
+    /// An operator wants the source's side here, whatever this node holds.
+    Repair(String),
     /// The database of this node failed.
     Failed(EngineError),
 }
@@ -199,6 +201,7 @@ impl Sink<'_> {
             FromSource::SnapshotRequired(reason, text) => {
                 Err(Ended::SnapshotRequired(reason, text))
             }
+            FromSource::RepairOrder(why) => Err(Ended::Repair(why)),
             FromSource::Refused(refused) => Err(Ended::Refused(refused)),
             FromSource::Accepted(_) => Err(lost(Error::protocol("accepted twice"))),
         }
@@ -328,6 +331,7 @@ impl Sink<'_> {
     fn on_request(&mut self, request: Request) -> Result<(), Ended> {
         match request {
             Request::Pass { why } => self.ask_for_pass(&why, false),
+            Request::Repair { why } => Err(Ended::Repair(why)),
         }
     }
 

@@ -186,6 +186,9 @@ impl<'a> Source<'a> {
             Event::Closed => return Ok(ControlFlow::Break(())),
             Event::Heard(heard) => self.heard(heard?)?,
             Event::Command(Command::Pass) => self.wanted = Some(Wanted { background: false }),
+            Event::Command(Command::Repair) => {
+                self.send(wire::repair_order("asked for at the source"))?;
+            }
             Event::Head | Event::Timer => {}
         }
         Ok(ControlFlow::Continue(()))

@@ -79,6 +79,8 @@ pub struct FollowerState {
     pub transfer: Option<TransferProgress>,
     /// Snapshots installed since the process started.
     pub snapshots: u64,
+    /// Repairs done since the process started.
+    pub repairs: u64,
     /// The proof, or its absence.
     pub proof: Proof,
 }
@@ -107,6 +109,7 @@ impl FollowerState {
             commit_to_apply_ms: 0,
             transfer: None,
             snapshots: 0,
+            repairs: 0,
             proof: Proof::default(),
         }
     }

@@ -4,6 +4,7 @@ mod common;
 
 use common::{Primary, Replica, assert_equal};
 use tidegate_replica::proof::{PassReport, Verdict};
+use tidegate_replica::state::Phase;
 
 const ROWS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 20000) \
                     INSERT INTO t SELECT i, 'row ' || i FROM n";
@@ -138,6 +139,69 @@ async fn a_pass_begun_at_the_source_reaches_every_follower() {
     replica
         .until("another pass", |s| s.proof.passes > before)
         .await;
+    replica.stop().await;
+    primary.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repair_mends_what_differs_and_a_new_pass_proves_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (primary, replica) = pair(dir.path()).await;
+    replica.plant(&[
+        "UPDATE t SET v = 'other' WHERE id = 777",
+        "DROP INDEX t_v",
+        "PRAGMA user_version = 9",
+        "CREATE TABLE more (v)",
+    ]);
+    assert_eq!(replica.pass().await.verdict, Verdict::Diverged);
+    assert!(replica.handle.request_repair("test"));
+    let repaired = replica
+        .until("repaired and proven", |s| {
+            s.repairs == 1 && s.proof.equal.is_some()
+        })
+        .await;
+    assert!(repaired.proof.diverged.is_none());
+    primary
+        .run(&["INSERT INTO t VALUES (50000, 'later')"])
+        .await;
+    replica.until_level(&primary).await;
+    assert_equal(&primary, &replica);
+
+    // The same, asked for at the other end.
+    replica.plant(&["DELETE FROM t WHERE id = 1"]);
+    assert_eq!(replica.pass().await.verdict, Verdict::Diverged);
+    assert_eq!(primary.followers.begin_repair(None).len(), 1);
+    replica
+        .until("repaired and proven", |s| {
+            s.repairs == 2 && s.proof.equal.is_some()
+        })
+        .await;
+    assert_equal(&primary, &replica);
+    replica.stop().await;
+    primary.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_conflicts_stalls_the_node_until_it_is_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    let (primary, replica) = pair(dir.path()).await;
+    replica.plant(&["INSERT INTO \"odd \"\" name\" (_rowid_, v) VALUES (77, 'taken')"]);
+    let before = replica.state().applied;
+    primary
+        .run(&["INSERT INTO \"odd \"\" name\" VALUES (1, 'taken')"])
+        .await;
+    let state = replica
+        .until("stalled", |s| s.phase == Phase::Stalled)
+        .await;
+    assert_eq!(state.applied, before);
+    assert!(state.detail.contains("cannot apply"), "{}", state.detail);
+    assert!(replica.handle.request_repair("test"));
+    replica
+        .until("repaired and proven", |s| {
+            s.repairs == 1 && s.proof.equal.is_some()
+        })
+        .await;
+    assert_equal(&primary, &replica);
     replica.stop().await;
     primary.stop().await;
 }

@@ -29,7 +29,7 @@ pub mod follower_message {
 /// Source to follower.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SourceMessage {
-    #[prost(oneof = "source_message::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "source_message::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub kind: ::core::option::Option<source_message::Kind>,
 }
 /// Nested message and enum types in `SourceMessage`.
@@ -55,6 +55,9 @@ pub mod source_message {
         Check(super::Check),
         #[prost(message, tag = "8")]
         PassEnd(super::PassEnd),
+        /// An operator wants the source's side on the follower, whatever it holds.
+        #[prost(message, tag = "9")]
+        RepairOrder(super::RepairOrder),
     }
 }
 /// The opening of a history: a primary started, or was promoted.
@@ -343,6 +346,13 @@ pub struct SourceHeartbeat {
     /// When `head_seq` was committed, milliseconds on the same clock; 0 if unknown.
     #[prost(uint64, tag = "4")]
     pub head_committed_ms: u64,
+}
+/// The follower is to take over the source's side.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RepairOrder {
+    /// Why, for people.
+    #[prost(string, tag = "1")]
+    pub why: ::prost::alloc::string::String,
 }
 /// Asks the source for a convergence pass. Ignored while one is running or waiting.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -24,6 +24,7 @@ pub use describe::{Description, FollowerDescription, ProofDescription};
 pub use handshake::{Accepted, Greeting, Hello, Refused};
 pub use stream::{
     FromFollower, FromSource, SourceClock, ack, batch_part, follower_heartbeat, pass_request,
+    repair_order,
 };
 
 /// Bytes of text for people in one field; the rest is cut off.

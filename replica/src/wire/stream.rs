@@ -52,6 +52,8 @@ pub enum FromSource {
     Check(Check),
     /// A pass ends.
     PassEnd(PassEnd),
+    /// An operator wants the source's side here.
+    RepairOrder(String),
 }
 
 /// What a source says about its log and its clock.
@@ -104,6 +106,7 @@ impl FromSource {
             Some(Kind::PassBegin(begin)) => Self::PassBegin(PassBegin::decode(begin)?),
             Some(Kind::Check(check)) => Self::Check(Check::decode(check)?),
             Some(Kind::PassEnd(end)) => Self::PassEnd(PassEnd::decode(end)?),
+            Some(Kind::RepairOrder(order)) => Self::RepairOrder(order.why),
             None => return Err(Error::protocol("a message of an unknown kind")),
         })
     }
@@ -141,6 +144,16 @@ pub fn batch_part(head: &PartHead, data: Bytes) -> pb::SourceMessage {
     };
     pb::SourceMessage {
         kind: Some(pb::source_message::Kind::BatchPart(part)),
+    }
+}
+
+/// Tells the follower to take over the source's side.
+pub fn repair_order(why: &str) -> pb::SourceMessage {
+    let order = pb::RepairOrder {
+        why: super::put_text(why),
+    };
+    pb::SourceMessage {
+        kind: Some(pb::source_message::Kind::RepairOrder(order)),
     }
 }
 
