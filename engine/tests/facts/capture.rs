@@ -209,6 +209,46 @@ fn an_outer_replace_turns_a_plain_update_in_a_trigger_into_an_evicting_one() {
     }
 }
 
+/// Fact 72.
+#[test]
+fn a_row_whose_trigger_fails_in_the_manner_of_fail_is_kept_but_not_logged() {
+    let bed = Bed::new();
+    let mut c = bed.capturing();
+    run_all(
+        &mut c,
+        &[
+            "CREATE TABLE t(id INTEGER PRIMARY KEY, u UNIQUE)",
+            "INSERT INTO t VALUES (1, 'taken')",
+            "CREATE TRIGGER tr AFTER INSERT ON t BEGIN \
+             UPDATE t SET u = 'taken' WHERE id = new.id; END",
+        ],
+    );
+    let changes = logged(&mut c, |c| {
+        run(c, "BEGIN IMMEDIATE");
+        fails(c, "INSERT OR FAIL INTO t VALUES (2, 'free')");
+        run(c, "COMMIT");
+    });
+    assert_eq!(integers(&mut c, "SELECT id FROM t"), [1, 2], "kept");
+    assert!(!changes.contains(&"insert t 2".to_owned()), "{changes:?}");
+}
+
+/// Fact 73.
+#[test]
+fn rows_set_aside_for_a_window_function_are_counted_as_changed() {
+    let bed = Bed::new();
+    let mut c = bed.capturing();
+    run_all(
+        &mut c,
+        &["CREATE TABLE t(x)", "INSERT INTO t VALUES (1), (2), (3)"],
+    );
+    let counted = run(
+        &mut c,
+        "INSERT INTO t SELECT row_number() OVER (ORDER BY x) FROM t",
+    );
+    assert_eq!(integers(&mut c, "SELECT count(*) FROM t"), [6]);
+    assert!(counted > 3, "{counted}");
+}
+
 /// Fact 8.
 #[test]
 fn insert_or_replace_with_several_conflicts_logs_every_key() {

@@ -41,6 +41,28 @@ fn an_ignored_insert_moves_the_sequence_without_a_log_row() {
     );
 }
 
+/// Fact 74.
+#[test]
+fn an_or_fail_that_fails_at_once_keeps_the_sequence_it_took() {
+    let bed = Bed::new();
+    let mut c = bed.capturing();
+    run_all(
+        &mut c,
+        &[
+            "CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT, u UNIQUE)",
+            "INSERT INTO t(u) VALUES (1)",
+        ],
+    );
+    let changes = logged(&mut c, |c| {
+        run(c, "BEGIN IMMEDIATE");
+        fails(c, "INSERT OR FAIL INTO t(u) VALUES (1)");
+        run(c, "COMMIT");
+    });
+    assert!(changes.is_empty(), "{changes:?}");
+    let sequence = "SELECT seq FROM sqlite_sequence WHERE name = 't'";
+    assert_eq!(integers(&mut c, sequence), [2]);
+}
+
 /// Fact 14.
 #[test]
 fn header_values_are_not_logged() {
