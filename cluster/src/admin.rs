@@ -14,8 +14,9 @@ use axum::routing::post;
 use serde_json::json;
 use tidegate_replica::follower::FollowerHandle;
 use tidegate_replica::followers::Followers;
+use tidegate_replica::ids::NodeId;
 
-use crate::status::{Role, StatusReceiver};
+use crate::status::{NodeStatus, Role, State as NodeState, StatusReceiver};
 
 /// What stands behind the calls.
 pub struct Admin {
@@ -31,25 +32,56 @@ pub struct Admin {
 pub fn router(admin: Arc<Admin>) -> Router {
     Router::new()
         .route("/admin/v1/converge", post(converge))
+        .route("/admin/v1/repair", post(repair))
         .with_state(admin)
 }
 
 /// Starts a convergence pass of every attached replica, or of this one. The answer names
 /// them with the number of passes that had ended before, so that the caller knows a new one.
 async fn converge(State(admin): State<Arc<Admin>>) -> Response<Body> {
+    let asked = |follower: &FollowerHandle| follower.request_pass("operator");
+    admin.start(asked, |followers| followers.begin_pass(None))
+}
+
+/// Makes every attached replica that was found different, or this one, take over its source's
+/// side. A new pass follows by itself. The answer is like that of `converge`.
+async fn repair(State(admin): State<Arc<Admin>>) -> Response<Body> {
     let status = admin.status.borrow().clone();
-    let started: Vec<String> = match (status.role, &admin.follower) {
-        (Role::Replica, Some(follower)) if follower.request_pass("operator") => {
-            vec![status.node.clone()]
-        }
-        (Role::Replica, _) => Vec::new(),
-        _ => admin
-            .followers
-            .begin_pass(None)
+    let diverged: Vec<NodeId> = status
+        .replica_list()
+        .into_iter()
+        .filter(|replica| matches!(replica.state, NodeState::Diverged | NodeState::Stalled))
+        .filter_map(|replica| NodeId::new(replica.node).ok())
+        .collect();
+    let asked = |follower: &FollowerHandle| follower.request_repair("operator");
+    admin.start(asked, |followers| {
+        let each = diverged
             .iter()
-            .map(ToString::to_string)
-            .collect(),
-    };
+            .flat_map(|node| followers.begin_repair(Some(node)));
+        each.collect()
+    })
+}
+
+impl Admin {
+    fn start(
+        &self,
+        of_replica: impl FnOnce(&FollowerHandle) -> bool,
+        of_primary: impl FnOnce(&Followers) -> Vec<NodeId>,
+    ) -> Response<Body> {
+        let status = self.status.borrow().clone();
+        let started: Vec<String> = match (status.role, &self.follower) {
+            (Role::Replica, Some(follower)) if of_replica(follower) => vec![status.node.clone()],
+            (Role::Replica, _) => Vec::new(),
+            _ => of_primary(&self.followers)
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+        };
+        answer(&status, &started)
+    }
+}
+
+fn answer(status: &NodeStatus, started: &[String]) -> Response<Body> {
     let nodes: Vec<_> = status
         .replica_list()
         .into_iter()

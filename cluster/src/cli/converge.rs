@@ -22,6 +22,12 @@ use super::{Exit, Failure, Output};
 pub struct ConvergeArgs {
     #[command(flatten)]
     address: Address,
+    /// Lets replicas that differ take over the primary's side, and compares again
+    #[arg(long)]
+    repair: bool,
+    /// With --repair: only says what would be repaired
+    #[arg(long, requires = "repair")]
+    dry_run: bool,
     /// Longest wait for the verdict, in seconds
     #[arg(long, default_value_t = 600, value_name = "SECONDS")]
     timeout: u64,
@@ -46,9 +52,33 @@ pub async fn run(args: ConvergeArgs, output: Output) -> Result<Exit, Failure> {
         return Ok(Exit::Inconclusive);
     }
     let deadline = Instant::now() + Duration::from_secs(args.timeout);
-    let verdicts = wait(&node, &waiting, deadline, output).await?;
+    let mut verdicts = wait(&node, &waiting, deadline, output).await?;
+    let differs = exit_of(&verdicts, waiting.len()) == Exit::Failure;
+    if args.repair && differs && !args.dry_run {
+        report(&verdicts, output, "");
+        verdicts = repair(&node, deadline, output).await?;
+    } else if args.dry_run {
+        let verb = if differs { "would" } else { "would not" };
+        eprintln!("--repair {verb} change anything: the primary's side is taken over");
+    }
     report(&verdicts, output, "");
     Ok(exit_of(&verdicts, waiting.len()))
+}
+
+/// Mends what differs, and waits for the pass that follows by itself.
+async fn repair(node: &Node, deadline: Instant, output: Output) -> Result<Vec<Value>, Failure> {
+    eprintln!("repairing: the primary's side is taken over");
+    let (status, text) = node.post("/admin/v1/repair", "{}".to_owned()).await?;
+    let started: Value = serde_json::from_str(&text)
+        .map_err(|_| Failure::usage(format!("{} answered {status}: {text}", node.base())))?;
+    let waiting = passes_before(&started);
+    if waiting.is_empty() {
+        return Err(Failure {
+            exit: Exit::Inconclusive,
+            message: "no replica could be repaired: none that differs is attached".into(),
+        });
+    }
+    wait(node, &waiting, deadline, output).await
 }
 
 /// The nodes that will be compared, and how many passes each had ended before.
