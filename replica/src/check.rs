@@ -12,6 +12,8 @@ pub enum Outcome {
     Unequal,
     /// One side could not compute its part.
     Failed,
+    /// A change of the schema spoiled the view: the step does not count and is asked again.
+    Again,
 }
 
 /// A row that differs.

@@ -183,7 +183,13 @@ fn compare(
             tables: sides.tables,
             took: begun.elapsed(),
         },
-        Err(error) => Compared::failed(comparison, error.to_string()),
+        Err(error) => {
+            let mut failed = Compared::failed(comparison, error.to_string());
+            if error.is_schema_change() {
+                failed.outcome = Outcome::Again;
+            }
+            failed
+        }
     }
 }
 

@@ -209,6 +209,8 @@ struct Outstanding {
     step: Step,
     asked: Asked,
     since: Instant,
+    /// The walk as it was before the step.
+    before: Option<Walk>,
 }
 
 impl Default for PassLimits {
@@ -282,6 +284,7 @@ impl Pass {
         let bisecting = matches!(step, Step::Half { .. } | Step::Rows { .. });
         let number = self.steps;
         self.steps += 1;
+        let before = self.walk_of(&step).cloned();
         let restart = self.advance(&step, &asked);
         if bisecting {
             self.bisecting += 1;
@@ -294,6 +297,7 @@ impl Pass {
             step,
             asked,
             since: now,
+            before,
         });
         Ticket {
             pass: self.number,
@@ -314,6 +318,10 @@ impl Pass {
                     answer.number, answer.pass
                 ))
             })?;
+        if answer.outcome == Outcome::Again {
+            self.take_back(due);
+            return Ok(());
+        }
         if due.step == Step::Begin {
             self.phase = Phase::Tables;
         }
@@ -466,6 +474,34 @@ impl Pass {
         }
     }
 
+    /// The step was spoiled: as if it had not been asked. A table that was restarted in the
+    /// meantime begins anew in any case.
+    fn take_back(&mut self, due: Outstanding) {
+        self.steps -= 1;
+        match (&due.step, due.before) {
+            (Step::Half { table, range, rows }, _) => self.suspect(table, *range, rows * 2),
+            (Step::Rows { table, range }, _) => {
+                self.suspect(table, *range, due.asked.digest.rows);
+            }
+            (_, Some(before)) => {
+                let walks = self.walks.iter_mut();
+                for walk in walks.filter(|walk| walk.table == before.table && !walk.restart) {
+                    *walk = before.clone();
+                }
+            }
+            (_, None) => {}
+        }
+    }
+
+    fn walk_of(&self, step: &Step) -> Option<&Walk> {
+        match step {
+            Step::Tail { table, .. } | Step::Range { table, .. } => {
+                self.walks.iter().find(|walk| walk.table == *table)
+            }
+            _ => None,
+        }
+    }
+
     /// Moves the walk behind the range that is being asked about. Gives the restart mark.
     fn advance(&mut self, step: &Step, asked: &Asked) -> bool {
         let (Step::Tail { table, .. } | Step::Range { table, .. }) = step else {
@@ -492,7 +528,7 @@ impl Pass {
 
     fn judge(&mut self, due: &Outstanding, answer: &Answer) {
         match (&due.step, answer.outcome) {
-            (_, Outcome::Failed) => {
+            (_, Outcome::Failed | Outcome::Again) => {
                 self.failed.get_or_insert_with(|| answer.text.clone());
             }
             (Step::Begin | Step::End, Outcome::Unequal) => {

@@ -311,6 +311,40 @@ fn a_step_that_fails_makes_the_pass_inconclusive() {
 }
 
 #[test]
+fn a_step_that_was_spoiled_is_asked_again_and_everything_is_still_covered() {
+    let mut source = side(&[("a", table(0..20_000)), ("b", table(0..3))]);
+    let follower = source.clone();
+    for spoiled_of in [2, 3, 5] {
+        let mut bench = Bench::new(source.clone(), follower.clone());
+        let mut asked = 0;
+        let verdict = bench.run(|bench, _| {
+            let Some(step) = bench.pass.next(bench.now) else {
+                return;
+            };
+            asked += 1;
+            if asked % spoiled_of == 1 {
+                let figures = compute(&bench.source, Seq::new(bench.seq), &step);
+                let ticket = bench.pass.asked(step, figures, bench.now);
+                let answer = Answer {
+                    pass: ticket.pass,
+                    number: ticket.number,
+                    outcome: Outcome::Again,
+                    rows: 0,
+                    text: String::new(),
+                    differences: vec![],
+                    took: Duration::ZERO,
+                };
+                bench.pass.answered(answer, bench.now).unwrap();
+            }
+        });
+        let equal = bench.source == bench.follower;
+        assert_eq!(verdict == Verdict::Equal, equal);
+        assert_eq!(bench.named().len(), usize::from(!equal));
+        source.get_mut("a").unwrap().insert(9_000, 8);
+    }
+}
+
+#[test]
 fn an_overdue_answer_ends_the_pass_and_an_unasked_one_the_stream() {
     let now = Instant::now();
     let limits = PassLimits::default();

@@ -351,7 +351,7 @@ impl Run {
                 rows: (0, 0),
                 text: text.to_owned(),
             }),
-            Outcome::Failed => {
+            Outcome::Failed | Outcome::Again => {
                 self.failed.get_or_insert_with(|| text.to_owned());
             }
         }
@@ -381,7 +381,7 @@ impl Run {
                 seq: compared.seq,
                 rows: compared.rows,
             }),
-            Outcome::Failed => {
+            Outcome::Failed | Outcome::Again => {
                 self.failed.get_or_insert(compared.text);
             }
         }

@@ -274,6 +274,10 @@ impl Sink<'_> {
     /// Enters the result into the book and answers the source.
     fn on_compared(&mut self, compared: Compared) -> Result<(), Ended> {
         let (pass, number) = compared.comparison.number();
+        if compared.outcome == Outcome::Again {
+            // It does not count: nothing is entered, and the source asks again.
+            return self.say(wire::check_result(&answer(compared, pass, number), None));
+        }
         let now = Instant::now();
         let prover = self.follower.prover();
         let mut verdict = None;

@@ -513,6 +513,9 @@ pub mod check_result {
         Unequal = 2,
         /// The follower could not compute its side.
         Failed = 3,
+        /// A change of the schema spoiled the follower's view. The step does not count; the source
+        /// asks again, under the same number.
+        Again = 4,
     }
     impl Outcome {
         /// String value of the enum field names used in the ProtoBuf definition.
@@ -525,6 +528,7 @@ pub mod check_result {
                 Self::Equal => "OUTCOME_EQUAL",
                 Self::Unequal => "OUTCOME_UNEQUAL",
                 Self::Failed => "OUTCOME_FAILED",
+                Self::Again => "OUTCOME_AGAIN",
             }
         }
         /// Creates an enum from field names used in the ProtoBuf definition.
@@ -534,6 +538,7 @@ pub mod check_result {
                 "OUTCOME_EQUAL" => Some(Self::Equal),
                 "OUTCOME_UNEQUAL" => Some(Self::Unequal),
                 "OUTCOME_FAILED" => Some(Self::Failed),
+                "OUTCOME_AGAIN" => Some(Self::Again),
                 _ => None,
             }
         }

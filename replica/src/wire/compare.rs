@@ -243,6 +243,7 @@ impl CheckReply {
             Wire::Equal => Outcome::Equal,
             Wire::Unequal => Outcome::Unequal,
             Wire::Failed => Outcome::Failed,
+            Wire::Again => Outcome::Again,
             Wire::Unspecified => return Err(unknown("check_result.outcome", result.outcome)),
         };
         let verdict = match result.verdict() {
@@ -274,6 +275,7 @@ pub fn check_result(answer: &Answer, verdict: Option<Verdict>) -> pb::FollowerMe
         Outcome::Equal => Wire::Equal,
         Outcome::Unequal => Wire::Unequal,
         Outcome::Failed => Wire::Failed,
+        Outcome::Again => Wire::Again,
     };
     let differences = answer.differences.iter().take(DIFFERENCES_MAX);
     let result = pb::CheckResult {
