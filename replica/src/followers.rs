@@ -87,6 +87,8 @@ pub struct Attached<'a> {
     followers: &'a Followers,
     node: NodeId,
     number: u64,
+    /// Since when it has lacked something, as far as an earlier stream told.
+    pub behind_since: Option<Instant>,
     /// Cancelled when a newer stream of the same node takes over.
     pub cancel: CancellationToken,
     /// What others want from the stream.
@@ -145,6 +147,7 @@ impl Followers {
         let cancel = stop.child_token();
         let (sender, commands) = mpsc::channel(COMMANDS_MAX);
         let mut number = 0;
+        let behind_since = self.behind_since(node);
         self.update(node, applied, |status| {
             status.connected = true;
             status.connects += 1;
@@ -167,9 +170,18 @@ impl Followers {
             followers: self,
             node: node.clone(),
             number,
+            behind_since,
             cancel,
             commands,
         }
+    }
+
+    /// A follower that returns has been behind since it was last known to be level.
+    fn behind_since(&self, node: &NodeId) -> Option<Instant> {
+        let all = self.status.borrow();
+        let status = all.get(node).filter(|status| status.connects > 0)?;
+        let lag = std::time::Duration::from_millis(status.lag_ms);
+        status.lag_taken.checked_sub(lag)
     }
 
     /// A follower was turned away.

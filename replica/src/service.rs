@@ -154,6 +154,7 @@ impl Replication for PeerService {
             request: request.into_inner(),
             outbound: sender,
             one_at_a_time: self.snapshots.clone(),
+            part_bytes: self.peer.settings.snapshot_part_bytes,
             send_deadline: self.peer.settings.send_deadline,
             stop: self.stop.child_token(),
         };

@@ -30,6 +30,11 @@ pub struct Settings {
     /// Batches and comparisons received and not yet worked on. When they are full the
     /// follower reads nothing from the stream.
     pub work_queued_max: usize,
+    /// Bytes in one part of a batch. Small, because a link of a few kB/s must still complete a
+    /// message within the silence that ends a stream; larger ones were not faster.
+    pub batch_part_bytes: usize,
+    /// Bytes in one piece of a snapshot, which may be silent for longer.
+    pub snapshot_part_bytes: usize,
     /// Bytes of a batch that stay in memory; the rest goes to an unnamed file.
     pub spool_memory_bytes: usize,
     /// A batch larger than this is answered with a snapshot, by the source, and ends the
@@ -61,6 +66,8 @@ impl Default for Settings {
             window: WindowLimits::default(),
             messages_queued_max: 8,
             work_queued_max: 16,
+            batch_part_bytes: 16 << 10,
+            snapshot_part_bytes: 64 << 10,
             spool_memory_bytes: 4 << 20,
             batch_bytes_max: 8 << 30,
             backoff: BackoffLimits::default(),

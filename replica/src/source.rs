@@ -58,6 +58,8 @@ pub struct Source<'a> {
     inbound: Inbound,
     outbound: Outbound,
     head: watch::Receiver<Head>,
+    /// The head when the stream began: up to it the trail knows no commit times.
+    goal: Seq,
     progress: Progress,
     window: Window,
     trail: HeadTrail,
@@ -91,7 +93,7 @@ enum Event {
 }
 
 impl<'a> Source<'a> {
-    /// A source for a follower that was accepted at `applied`.
+    /// A source for a follower that was accepted at `applied`, which may be far behind.
     pub fn new(
         engine: Arc<Engine>,
         settings: Settings,
@@ -102,8 +104,11 @@ impl<'a> Source<'a> {
     ) -> Self {
         let now = Instant::now();
         let (inbound, outbound) = channels;
+        let head = engine.head();
+        let goal = head.borrow().seq;
         Self {
-            head: engine.head(),
+            head,
+            goal,
             engine,
             settings,
             runtime,
@@ -370,8 +375,9 @@ impl<'a> Source<'a> {
 
     fn send_batch(&mut self, batch: &Batch, head: Head) -> Result<()> {
         let total_bytes = batch.spool.len();
+        let part_bytes = self.settings.batch_part_bytes.min(PART_BYTES_MAX);
         let mut offset = 0;
-        while let Some(part) = batch.spool.part(offset, PART_BYTES_MAX)? {
+        while let Some(part) = batch.spool.part(offset, part_bytes)? {
             offset += part.bytes.len() as u64;
             let end = (offset == total_bytes).then(|| BatchEnd {
                 total_bytes,
@@ -480,7 +486,13 @@ impl<'a> Source<'a> {
 
     fn publish(&self) {
         let applied = self.progress.applied();
-        let lag_ms = self.trail.lag_ms(applied, millis(clock::now_ms()));
+        let mut lag_ms = self.trail.lag_ms(applied, millis(clock::now_ms()));
+        if applied < self.goal
+            && let Some(since) = self.attached.behind_since
+        {
+            let absent = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+            lag_ms = lag_ms.max(absent);
+        }
         self.attached.publish(|status| {
             status.heard = self.heard_last;
             status.sent = self.progress.sent();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_engine::Engine;
-use tidegate_engine::snapshot::{CHUNK_BYTES, Checked, Content, Installer, Snapshot};
+use tidegate_engine::snapshot::{Checked, Content, Installer, Snapshot};
 use tidegate_proto::peer::v1 as pb;
 use tidegate_proto::peer::v1::snapshot_chunk::Kind;
 use tidegate_proto::{PART_BYTES_MAX, PROTOCOL_VERSION};
@@ -21,8 +21,6 @@ use tonic::{Status, Streaming};
 use crate::error::{Error, Result};
 use crate::ids::NodeId;
 use crate::standing;
-
-const _: () = assert!(CHUNK_BYTES <= PART_BYTES_MAX);
 
 /// Chunks received and not yet written. When they are full the stream is not read.
 const CHUNKS_QUEUED_MAX: usize = 8;
@@ -39,6 +37,8 @@ pub struct Outgoing {
     pub outbound: mpsc::Sender<Result<pb::SnapshotChunk, Status>>,
     /// One snapshot is copied at a time.
     pub one_at_a_time: Arc<Semaphore>,
+    /// Bytes in one piece.
+    pub part_bytes: usize,
     /// A receiver that takes nothing for this long is cut off.
     pub send_deadline: Duration,
     /// Ends it.
@@ -78,10 +78,11 @@ impl Outgoing {
         self.put(Kind::Begin(begin)).await?;
         let content = snapshot.content();
         let snapshot = Arc::new(snapshot);
+        let part_bytes = self.part_bytes.clamp(1, PART_BYTES_MAX);
         let mut offset = 0;
         while offset < content.bytes {
             let source = snapshot.clone();
-            let read = tokio::task::spawn_blocking(move || read_chunk(&source, offset));
+            let read = tokio::task::spawn_blocking(move || read_chunk(&source, offset, part_bytes));
             let data = read.await.map_err(|e| Status::internal(e.to_string()))??;
             let length = data.len() as u64;
             self.put(Kind::Data(pb::SnapshotData {
@@ -143,8 +144,8 @@ fn take(
     Ok((snapshot, begin))
 }
 
-fn read_chunk(snapshot: &Snapshot, offset: u64) -> Result<Vec<u8>, Status> {
-    let mut data = vec![0; PART_BYTES_MAX];
+fn read_chunk(snapshot: &Snapshot, offset: u64, bytes: usize) -> Result<Vec<u8>, Status> {
+    let mut data = vec![0; bytes];
     let length = snapshot
         .read_at(offset, &mut data)
         .map_err(|e| Status::internal(e.to_string()))?;

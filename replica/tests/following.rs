@@ -163,3 +163,65 @@ async fn many_small_commits_arrive_in_order_and_lag_returns_to_zero() {
     replica.stop().await;
     primary.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_returns_is_shown_as_behind_since_it_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let primary = Primary::start(&dir.path().join("n1")).await;
+    primary.run(&["CREATE TABLE t (v)"]).await;
+    let replica = Replica::start(&dir.path().join("n2"), &primary.url());
+    let head = primary.head();
+    primary.until("level", |f| f.applied == head).await;
+    replica.stop().await;
+    let left = primary.until("gone", |f| !f.connected).await;
+    primary
+        .run(&["INSERT INTO t VALUES (zeroblob(3000000))"])
+        .await;
+    let away = std::time::Duration::from_millis(300);
+    while left.lag_taken.elapsed() < away {
+        primary.run(&["UPDATE t SET v = zeroblob(3000000)"]).await;
+    }
+    let replica = Replica::start(&dir.path().join("n2"), &primary.url());
+    let back = primary
+        .until("back", |f| f.connects == 2 && f.sent > f.applied)
+        .await;
+    assert!(back.lag_ms >= 300, "{back:?}");
+    let head = primary.head();
+    primary
+        .until("level again", |f| f.applied == head && f.lag_ms == 0)
+        .await;
+    replica.stop().await;
+    primary.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_feeds_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let primary = Primary::start(&dir.path().join("n1")).await;
+    primary
+        .run(&[
+            "CREATE TABLE t (id INTEGER PRIMARY KEY, v)",
+            "INSERT INTO t VALUES (1, 2)",
+        ])
+        .await;
+    let middle = Replica::start(&dir.path().join("n2"), &primary.url());
+    middle.until_level(&primary).await;
+    let relay = common::Served::of_replica(&middle, "n2").await;
+    let last = Replica::start_as(
+        &dir.path().join("n3"),
+        &relay.url(),
+        "n3",
+        common::settings(),
+    );
+    last.until_level(&primary).await;
+    primary
+        .run(&["ALTER TABLE t RENAME TO u", "INSERT INTO u VALUES (3, 4)"])
+        .await;
+    last.until_level(&primary).await;
+    assert_equal(&primary, &last);
+    last.until("proven", |s| s.proof.equal.is_some()).await;
+    last.stop().await;
+    relay.stop().await;
+    middle.stop().await;
+    primary.stop().await;
+}

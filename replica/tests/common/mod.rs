@@ -178,6 +178,48 @@ impl Primary {
     }
 }
 
+/// A replica that serves its peers.
+pub struct Served {
+    address: SocketAddr,
+    _facts: watch::Sender<NodeFacts>,
+    stop: CancellationToken,
+    server: JoinHandle<()>,
+}
+
+impl Served {
+    pub async fn of_replica(replica: &Replica, name: &str) -> Self {
+        let listener = bind("127.0.0.1:0").await;
+        let address = listener.local_addr().expect("an address");
+        let facts = watch::Sender::new(NodeFacts::default());
+        let peer = Peer {
+            node: node_id(name),
+            boot: boot_id(),
+            engine: replica.mount.current(),
+            facts: facts.subscribe(),
+            followers: Arc::new(Followers::new()),
+            settings: settings(),
+        };
+        let stop = CancellationToken::new();
+        let serving = service::serve(listener, peer, stop.clone());
+        let server = tokio::spawn(async move { serving.await.expect("the server") });
+        Self {
+            address,
+            _facts: facts,
+            stop,
+            server,
+        }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.server.await.expect("the server ended");
+    }
+}
+
 /// A replica of it.
 pub struct Replica {
     pub mount: Arc<Mount>,
