@@ -30,7 +30,7 @@ use crate::dial;
 use crate::error::{Error, Result};
 use crate::history::{Refusal, SnapshotReason, Standing};
 use crate::ids::{BootId, ClusterId, NodeId};
-use crate::lag::HeadTrail;
+use crate::lag::{HeadTrail, LevelClock};
 use crate::mount::Mount;
 use crate::proof::Prover;
 use crate::settings::Settings;
@@ -91,6 +91,7 @@ pub struct Follower {
     /// Why this node is to be repaired, until it is.
     repair: Option<String>,
     trail: HeadTrail,
+    level: LevelClock,
     /// The source's clock at an instant of ours.
     source_clock: Option<(Instant, u64)>,
     draft: FollowerState,
@@ -152,6 +153,7 @@ impl Follower {
             streams: 0,
             repair: None,
             trail: HeadTrail::default(),
+            level: LevelClock::new(Instant::now()),
             source_clock: None,
             draft: FollowerState::starting(),
         };
@@ -496,6 +498,7 @@ impl Follower {
         self.draft.source = Some(accepted.node.clone());
         self.draft.epoch = accepted.history.epoch();
         self.draft.head = accepted.head.max(self.draft.applied);
+        self.level.began(accepted.head);
         self.heard();
         tracing::info!(
             source = %accepted.node, applied = %ours.seq, head = %accepted.head,
@@ -580,20 +583,17 @@ impl Follower {
         Some(ms.saturating_add(since))
     }
 
-    fn behind_since(&self) -> Option<Instant> {
-        if self.draft.applied >= self.draft.head {
-            return None;
-        }
-        let now = Instant::now();
+    fn behind_since(&mut self) -> Option<Instant> {
+        let (applied, head, now) = (self.draft.applied, self.draft.head, Instant::now());
         let lag_ms = self
             .source_now_ms()
-            .map_or(0, |now_ms| self.trail.lag_ms(self.draft.applied, now_ms));
-        let since = now.checked_sub(Duration::from_millis(lag_ms));
-        // What was behind stays behind since then, whatever the clocks say now.
-        match (self.draft.behind_since, since) {
-            (Some(before), Some(since)) if self.trail.head().is_none() => Some(before.min(since)),
-            (_, since) => Some(since.unwrap_or(now)),
+            .map_or(0, |now_ms| self.trail.lag_ms(applied, now_ms));
+        if let Some(heard) = self.draft.heard
+            && applied >= head
+        {
+            self.level.level(heard);
         }
+        self.level.behind_since(applied, head, lag_ms, now)
     }
 }
 

@@ -7,6 +7,7 @@
 //! nothing, and is never negative, whatever a clock does.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use tidegate_engine::Seq;
 
@@ -18,6 +19,56 @@ const TRAIL_MAX: usize = 1_024;
 #[derive(Debug, Clone, Default)]
 pub struct HeadTrail {
     heads: VecDeque<(Seq, u64)>,
+}
+
+/// Since when a follower has been behind, as it knows itself.
+///
+/// The trail knows the commits it has seen. What was committed while there was no stream it
+/// has not seen, and a follower that returns after ten minutes must not look as if it lacked
+/// only the newest commit: until it has reached the head that it found, it has been behind
+/// since it was last level.
+#[derive(Debug, Clone, Copy)]
+pub struct LevelClock {
+    level_at: Instant,
+    goal: Seq,
+}
+
+impl LevelClock {
+    /// Not level before `now`.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            level_at: now,
+            goal: Seq::ZERO,
+        }
+    }
+
+    /// A stream began, and the source was at `head`.
+    pub fn began(&mut self, head: Seq) {
+        self.goal = head;
+    }
+
+    /// Nothing was lacking when the source was heard at `now`.
+    pub fn level(&mut self, now: Instant) {
+        self.level_at = self.level_at.max(now);
+    }
+
+    /// Since when something after `applied` has been lacking, if the trail says `lag_ms`.
+    pub fn behind_since(
+        &self,
+        applied: Seq,
+        head: Seq,
+        lag_ms: u64,
+        now: Instant,
+    ) -> Option<Instant> {
+        if applied >= head {
+            None
+        } else if applied < self.goal {
+            Some(self.level_at)
+        } else {
+            let since = now.checked_sub(Duration::from_millis(lag_ms));
+            Some(since.unwrap_or(self.level_at))
+        }
+    }
 }
 
 impl HeadTrail {
@@ -114,6 +165,22 @@ mod tests {
             assert!(lag >= 200_000 - (applied + 1) * 10, "{applied}: {lag}");
         }
         assert_eq!(trail.head(), Some(Seq::new(10_000)));
+    }
+
+    #[test]
+    fn a_follower_that_returns_has_been_behind_since_it_was_level() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut clock = LevelClock::new(start);
+        clock.began(Seq::new(10));
+        clock.level(at(5));
+        // Away from then on; it finds the source at 90, which was committed just now.
+        clock.began(Seq::new(90));
+        let behind = |applied| clock.behind_since(Seq::new(applied), Seq::new(95), 20, at(605));
+        assert_eq!(behind(10), Some(at(5)));
+        assert_eq!(behind(89), Some(at(5)));
+        assert_eq!(behind(90), at(605).checked_sub(Duration::from_millis(20)));
+        assert_eq!(behind(95), None);
     }
 
     #[test]
