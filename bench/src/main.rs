@@ -80,7 +80,7 @@ enum Command {
         #[arg(long, default_value_t = 3)]
         rounds: usize,
         /// Length of each measurement.
-        #[arg(long, default_value_t = 3.0)]
+        #[arg(long, default_value_t = 2.0)]
         seconds: f64,
         /// Length of the idle part.
         #[arg(long, default_value_t = 60.0)]

@@ -106,7 +106,7 @@ pub async fn run(options: &Options) -> Result<Results> {
     for round in 0..options.rounds {
         eprintln!("round {} of {}", round + 1, options.rounds);
         results.fsync_us.push(fsync_floor(&options.data_dir)?);
-        let outcome = throughput(options, round, &mut results.throughput).await;
+        let outcome = throughput(options, round, &mut results).await;
         note(&mut results.failures, "throughput", outcome);
         let outcome = pinned(options, round, &mut results.pinned).await;
         note(&mut results.failures, "pinned", outcome);
@@ -125,13 +125,18 @@ pub async fn run(options: &Options) -> Result<Results> {
     Ok(results)
 }
 
-/// Requests per second of each lane, the lanes taking turns at each point.
-async fn throughput(options: &Options, round: usize, samples: &mut Vec<Sample>) -> Result<()> {
+/// Requests per second of each lane, the lanes taking turns at each point. A lane that does
+/// not start leaves the others to be measured.
+async fn throughput(options: &Options, round: usize, results: &mut Results) -> Result<()> {
     let mut lanes = Vec::new();
     for kind in [LaneKind::Sqlite, LaneKind::Single, LaneKind::Pair] {
-        let lane = Lane::start(kind, &options.data_dir, &Placement::default()).await?;
-        shape::prepare(&mut Connection::open(lane.port).await?).await?;
-        lanes.push(lane);
+        match Lane::start(kind, &options.data_dir, &Placement::default()).await {
+            Ok(lane) => {
+                shape::prepare(&mut Connection::open(lane.port).await?).await?;
+                lanes.push(lane);
+            }
+            Err(error) => note(&mut results.failures, kind.name(), Err(error)),
+        }
     }
     for shape in [
         Shape::Insert,
@@ -142,7 +147,8 @@ async fn throughput(options: &Options, round: usize, samples: &mut Vec<Sample>) 
     ] {
         for clients in CLIENTS {
             for lane in &lanes {
-                samples.push(measure(lane, shape, clients, round, options).await?);
+                let sample = measure(lane, shape, clients, round, options).await?;
+                results.throughput.push(sample);
             }
         }
     }
