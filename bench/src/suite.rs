@@ -158,6 +158,12 @@ async fn throughput(options: &Options, round: usize, results: &mut Results) -> R
 /// Writes at 16 clients, the primary alone on one core: what a replica costs its primary.
 async fn pinned(options: &Options, round: usize, samples: &mut Vec<Sample>) -> Result<()> {
     pin_self("1")?;
+    let outcome = pinned_lanes(options, round, samples).await;
+    pin_self("0-1")?;
+    outcome
+}
+
+async fn pinned_lanes(options: &Options, round: usize, samples: &mut Vec<Sample>) -> Result<()> {
     let placement = Placement {
         primary_core: Some(0),
         replica_core: Some(1),
@@ -169,7 +175,7 @@ async fn pinned(options: &Options, round: usize, samples: &mut Vec<Sample>) -> R
         samples.push(measure(&lane, Shape::Insert, 16, round, options).await?);
         lane.stop()?;
     }
-    pin_self("0-1")
+    Ok(())
 }
 
 async fn measure(
