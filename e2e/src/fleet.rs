@@ -98,6 +98,13 @@ impl Fleet {
         self.writes_everywhere.store(false, Ordering::SeqCst);
     }
 
+    /// True while all requests go to a node that takes no writes.
+    pub fn only_reads(&self) -> bool {
+        let focus = self.focus.load(Ordering::SeqCst);
+        let elsewhere = focus != NO_FOCUS && focus != 0;
+        elsewhere && !self.writes_everywhere.load(Ordering::SeqCst)
+    }
+
     /// Requests that this node has not answered yet.
     pub fn in_flight(&self, node: usize) -> usize {
         self.targets[node].open().len()
@@ -208,9 +215,9 @@ impl Worker {
         i64::try_from(self.id).expect("a small number")
     }
 
-    /// True when it should stop.
-    pub fn is_stopping(&self) -> bool {
-        self.fleet.is_stopping()
+    /// True while it can only read.
+    pub fn only_reads(&self) -> bool {
+        self.fleet.only_reads()
     }
 
     /// Runs one read in autocommit.

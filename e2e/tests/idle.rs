@@ -24,7 +24,6 @@ async fn connects(node: &Node) -> Result<f64> {
 }
 
 #[tokio::test]
-#[ignore = "the pair is not served yet"]
 async fn an_idle_pair_connects_once_and_rests() -> Result<()> {
     let seconds = std::env::var("TIDEGATE_IDLE_SECONDS")
         .ok()

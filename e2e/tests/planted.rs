@@ -72,7 +72,6 @@ async fn planted_while_stopped(plant: Plant) -> Result<Pair> {
 }
 
 #[tokio::test]
-#[ignore = "the pair is not served yet"]
 async fn a_value_planted_on_the_stopped_replica_keeps_it_unready_and_is_named() -> Result<()> {
     planted_while_stopped(Plant::Value).await?;
     Ok(())

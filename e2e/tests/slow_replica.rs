@@ -32,7 +32,6 @@ fn inserts(from: u32, count: u32) -> Vec<String> {
 }
 
 #[tokio::test]
-#[ignore = "the pair is not served yet"]
 async fn a_slow_replica_leaves_the_primary_flat_and_prompt() -> Result<()> {
     let (mut pair, proxy) = pair_behind_proxy().await?;
     proxy.set(Conditions::slow(10_000));
@@ -68,7 +67,6 @@ async fn a_slow_replica_leaves_the_primary_flat_and_prompt() -> Result<()> {
 }
 
 #[tokio::test]
-#[ignore = "the pair is not served yet"]
 async fn a_silent_network_makes_the_replica_unready_and_heals_by_itself() -> Result<()> {
     let (mut pair, proxy) = pair_behind_proxy().await?;
     for conditions in [

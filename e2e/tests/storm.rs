@@ -32,7 +32,6 @@ async fn a_lone_primary_killed_under_load_loses_nothing_acknowledged() -> Result
 }
 
 #[tokio::test]
-#[ignore = "the pair is not served yet"]
 async fn a_pair_killed_under_load_ends_equal_and_loses_nothing_acknowledged() -> Result<()> {
     storm(Options {
         writes_everywhere: false,

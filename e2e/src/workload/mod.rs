@@ -161,6 +161,9 @@ impl Mixed {
 
     /// One operation.
     pub async fn step(&mut self, worker: &mut Worker) {
+        if worker.only_reads() {
+            return read(worker).await;
+        }
         let mix = self.mix;
         let shares = [
             mix.bank,
