@@ -139,6 +139,10 @@ impl Node {
             .map_err(|error| Error::Unsupported(format!("node.id: {error}")))?;
         let mut boot = [0; 16];
         getrandom::fill(&mut boot).map_err(|error| Error::Unsupported(error.to_string()))?;
+        let settings = Settings {
+            proof_renewed_after: config.cluster.proof_renewal,
+            ..Settings::default()
+        };
         Ok(Self {
             config,
             sizes,
@@ -149,7 +153,7 @@ impl Node {
             mount,
             followers: Arc::default(),
             follower: OnceLock::new(),
-            settings: Settings::default(),
+            settings,
             bounds: LagBounds::default(),
             door: OnceLock::new(),
             health: OnceLock::new(),

@@ -163,6 +163,10 @@ impl Scrape {
             "Newest position of the primary",
             head.seq as f64,
         )?;
+        if let Some(link) = &status.link {
+            let accepted = (vec![("outcome", "accepted")], link.connects);
+            out.counters("stream_connects", "Streams to the primary", [accepted])?;
+        }
         let replicas = status.replica_list();
         let of = |value: fn(&crate::status::ReplicaStatus) -> f64| {
             let labelled = replicas

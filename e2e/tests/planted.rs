@@ -78,7 +78,6 @@ async fn a_value_planted_on_the_stopped_replica_keeps_it_unready_and_is_named() 
 }
 
 #[tokio::test]
-#[ignore = "repair is not there yet"]
 async fn every_difference_planted_while_stopped_is_found_named_and_repaired() -> Result<()> {
     for plant in Plant::ALL {
         let mut pair = planted_while_stopped(plant).await?;
@@ -89,9 +88,8 @@ async fn every_difference_planted_while_stopped_is_found_named_and_repaired() ->
 }
 
 #[tokio::test]
-#[ignore = "background passes are not there yet"]
 async fn a_byte_changed_under_a_running_replica_is_found_within_a_pass() -> Result<()> {
-    let mut pair = Pair::start(&Plant::garden(), &["--pass-interval", "1s"]).await?;
+    let mut pair = Pair::start(&Plant::garden(), &["--proof-renewal", "1s"]).await?;
     // Restarted cleanly, so that everything is in the pages and nothing in caches.
     pair.replica.stop()?;
     pair.replica.spawn()?;

@@ -75,6 +75,8 @@ pub struct ClusterConfig {
     pub ack: u64,
     /// Longest wait for them.
     pub ack_timeout: Duration,
+    /// Age at which a proof is renewed.
+    pub proof_renewal: Duration,
 }
 
 /// Where to listen.
@@ -321,6 +323,7 @@ fn cluster(read: &mut Reader<'_>) -> ClusterConfig {
         peers: read.peers(),
         ack: read.count("cluster.ack"),
         ack_timeout: read.duration("cluster.ack_timeout"),
+        proof_renewal: read.duration("cluster.proof_renewal"),
     }
 }
 

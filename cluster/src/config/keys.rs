@@ -195,6 +195,14 @@ pub const KEYS: &[Key] = &[
          `TIDEGATE_INDETERMINATE`.",
     ),
     node(
+        "cluster.proof_renewal",
+        "proof-renewal",
+        Kind::Duration,
+        "\"60m\"",
+        "Age at which a replica proves in the background, at a low rate, that its rows are still \
+         equal. A change made behind the daemon's back is found within this time and one pass.",
+    ),
+    node(
         "listen.client",
         "client-addr",
         Kind::Address,
