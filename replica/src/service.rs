@@ -5,6 +5,7 @@
 //! HTTP/2 pings find dead connections.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_engine::{Engine, clock};
 use tidegate_proto::peer::v1 as pb;
@@ -66,6 +67,9 @@ pub struct Peer {
     pub settings: Settings,
 }
 
+/// Time for the last messages of streams to leave once the node stops.
+const STREAMS_END_MAX: Duration = Duration::from_secs(1);
+
 /// Serves until `stop`; streams end at once then.
 pub async fn serve(listener: TcpListener, peer: Peer, stop: CancellationToken) -> Result<()> {
     let settings = peer.settings;
@@ -79,7 +83,7 @@ pub async fn serve(listener: TcpListener, peer: Peer, stop: CancellationToken) -
     let service = ReplicationServer::new(PeerService::new(peer, stop.clone()))
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    Server::builder()
+    let served = Server::builder()
         .http2_keepalive_interval(Some(settings.ping_interval))
         .http2_keepalive_timeout(Some(settings.ping_deadline))
         .max_concurrent_streams(settings.streams_max)
@@ -89,10 +93,21 @@ pub async fn serve(listener: TcpListener, peer: Peer, stop: CancellationToken) -
         .add_service(service)
         .serve_with_incoming_shutdown(
             TcpIncoming::from(listener).with_nodelay(Some(true)),
-            stop.cancelled_owned(),
-        )
-        .await
-        .map_err(Error::network)
+            stop.clone().cancelled_owned(),
+        );
+    tokio::select! {
+        served = served => served.map_err(Error::network),
+        () = overdue(&stop) => {
+            tracing::info!("a peer that takes nothing was left alone");
+            Ok(())
+        }
+    }
+}
+
+/// What is queued for a slow peer must not hold up the end of the process.
+async fn overdue(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(STREAMS_END_MAX).await;
 }
 
 /// The service itself.
