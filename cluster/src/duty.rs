@@ -137,9 +137,6 @@ fn state_of(state: &FollowerState, proof: Option<&Proof>, near: bool) -> (State,
         Phase::IoError => (State::IoError, Reason::Disk),
         Phase::Stopped => (State::Draining, Reason::None),
         _ if verdict == Some(Verdict::Diverged) => (State::Diverged, Reason::None),
-        Phase::Connecting if near && verdict == Some(Verdict::Equal) => {
-            (State::Lagging, Reason::Network)
-        }
         Phase::Connecting => (State::CatchingUp, Reason::Network),
         Phase::CatchingUp | Phase::Following if verdict != Some(Verdict::Equal) => {
             match state.phase {
@@ -265,6 +262,10 @@ pub async fn watch_follower(
     loop {
         let now = Instant::now();
         let snapshot = state.borrow_and_update().clone();
+        if !snapshot.is_attached() {
+            // What it was before says nothing of what it has missed: the narrow bound again.
+            near = Hysteresis::default();
+        }
         let admitted = near.admit(snapshot.lag(now, bounds.silence), &bounds, now);
         let identity = match status.borrow().cluster_id.is_empty() {
             true => slot
