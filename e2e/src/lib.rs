@@ -6,9 +6,11 @@
 
 pub mod checker;
 pub mod client;
+pub mod data;
 pub mod dump;
 pub mod fleet;
 pub mod history;
+pub mod mixed;
 pub mod node;
 pub mod pair;
 pub mod plant;
@@ -21,5 +23,6 @@ pub mod stream;
 pub mod workload;
 
 pub use client::{Client, Outcome};
+pub use data::test_data;
 pub use node::{Node, NodeOptions};
 pub use pair::Pair;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::checker::stored::DATABASE_FILE;
 use crate::client::Client;
 
 /// Limit for `tidegate converge` on a quiet pair.
@@ -119,6 +120,11 @@ impl Node {
     /// Changes how it is started the next time.
     pub fn options_mut(&mut self) -> &mut NodeOptions {
         &mut self.options
+    }
+
+    /// Its database file.
+    pub fn database(&self) -> PathBuf {
+        self.options.data_dir.join(DATABASE_FILE)
     }
 
     /// A client of this node.

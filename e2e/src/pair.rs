@@ -5,8 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
-use crate::checker::stored::DATABASE_FILE;
-use crate::dump;
+use crate::dump::{self, Comparison};
 use crate::node::{Node, NodeOptions};
 
 /// How long a node of a small pair may take to be ready.
@@ -78,13 +77,23 @@ impl Pair {
 
     /// Stops both, in order, and compares their files with C SQLite.
     pub fn stop_and_compare(mut self) -> Result<()> {
+        self.stop()?;
+        self.compare().map(drop)
+    }
+
+    /// Stops both, the replica first.
+    pub fn stop(&mut self) -> Result<()> {
         for node in [&mut self.replica, &mut self.primary] {
             let code = node.stop()?;
             ensure!(code == Some(0), "ended with {code:?}\n{}", node.log_tail());
         }
-        let file = |node: &Node| node.options().data_dir.join(DATABASE_FILE);
-        let compared = dump::compare(&file(&self.primary), &file(&self.replica))?;
-        ensure!(compared.is_equal(), "{compared:#?}");
         Ok(())
+    }
+
+    /// Compares the files of stopped nodes with C SQLite; fails on any difference.
+    pub fn compare(&self) -> Result<Comparison> {
+        let compared = dump::compare(&self.primary.database(), &self.replica.database())?;
+        ensure!(compared.is_equal(), "{compared:#?}");
+        Ok(compared)
     }
 }

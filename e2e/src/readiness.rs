@@ -8,13 +8,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use anyhow::{Result, ensure};
 use tokio::task::JoinHandle;
 
 use crate::checker::Condition;
 use crate::client::{Client, Outcome};
+use crate::node::Node;
 
 /// Pause between samples.
 pub const PERIOD: Duration = Duration::from_millis(50);
+/// How long a replica may take to find a difference after its start.
+const FOUND_LIMIT: Duration = Duration::from_secs(20);
+/// Watched on after it was found, for a 200 that comes late.
+const WATCHED_ON: Duration = Duration::from_secs(2);
 /// False readies described in full; the rest is counted.
 const NAMED_MAX: usize = 10;
 
@@ -101,6 +107,29 @@ impl Shared {
         if problems.len() < NAMED_MAX {
             problems.push(what);
         }
+    }
+}
+
+/// Polls `/readyz` until the node says `diverged`, and a while longer. Fails on any 200.
+pub async fn never_ready_while_diverging(node: &mut Node) -> Result<()> {
+    let client = node.client();
+    let deadline = Instant::now() + FOUND_LIMIT;
+    let mut found_at = None;
+    loop {
+        ensure!(!client.is_ready().await, "ready with a difference");
+        let verdict = client.health("/convergence").await;
+        if found_at.is_none() && matches!(verdict, Ok((409, _))) {
+            found_at = Some(Instant::now());
+        }
+        if found_at.is_some_and(|at| at.elapsed() > WATCHED_ON) {
+            return Ok(());
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "never found: {verdict:?}\n{}",
+            node.log_tail()
+        );
+        tokio::time::sleep(PERIOD).await;
     }
 }
 

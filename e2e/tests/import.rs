@@ -1,27 +1,11 @@
 //! Files of other people's making, taken over and compared with what they were.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rusqlite::Connection;
 use tidegate_e2e::dump::compare;
+use tidegate_e2e::test_data;
 use tidegate_engine::adopt;
-
-/// Where real files lie: `TIDEGATE_TEST_DATA`, else `../shared/data` from the project.
-fn test_data(name: &str) -> Option<PathBuf> {
-    let dir = std::env::var_os("TIDEGATE_TEST_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
-        PathBuf::from,
-    );
-    let path = dir.join(name);
-    if path.exists() {
-        return Some(path);
-    }
-    eprintln!(
-        "skipped: {} is absent; set TIDEGATE_TEST_DATA to a directory that has it",
-        path.display()
-    );
-    None
-}
 
 fn import(path: &Path) -> (adopt::Report, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();

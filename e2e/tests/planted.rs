@@ -1,40 +1,13 @@
 //! Differences made behind a replica's back are found, named, and keep it unready.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use tidegate_e2e::node::converge;
 use tidegate_e2e::pair::READY_LIMIT;
 use tidegate_e2e::plant::{Plant, bend_byte};
+use tidegate_e2e::readiness::never_ready_while_diverging;
 use tidegate_e2e::{Node, Pair};
-
-/// How long a replica may take to find a difference after its start.
-const FOUND_LIMIT: Duration = Duration::from_secs(20);
-/// Watched on after it was found, for a 200 that comes late.
-const WATCHED_ON: Duration = Duration::from_secs(2);
-
-/// Polls `/readyz` until the node says `diverged`, and a while longer. Fails on any 200.
-async fn never_ready_while_diverging(node: &mut Node) -> Result<()> {
-    let client = node.client();
-    let deadline = Instant::now() + FOUND_LIMIT;
-    let mut found_at = None;
-    loop {
-        ensure!(!client.is_ready().await, "ready with a difference");
-        let verdict = client.health("/convergence").await;
-        if found_at.is_none() && matches!(verdict, Ok((409, _))) {
-            found_at = Some(Instant::now());
-        }
-        if found_at.is_some_and(|at| at.elapsed() > WATCHED_ON) {
-            return Ok(());
-        }
-        ensure!(
-            Instant::now() < deadline,
-            "never found: {verdict:?}\n{}",
-            node.log_tail()
-        );
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
 
 /// The operator's command names what was planted.
 async fn named_by_converge(node: &Node, plant: Plant) -> Result<()> {
