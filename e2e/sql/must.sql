@@ -100,6 +100,8 @@ CREATE TABLE upd(id INTEGER PRIMARY KEY, a, b, u UNIQUE);
 INSERT INTO upd VALUES (1, 'a', 1, 'u1'), (2, 'b', 2, 'u2'), (3, 'c', 3, 'u3'), (4, 'd', 4, NULL);
 CREATE TABLE upd_src(id INTEGER PRIMARY KEY, v);
 INSERT INTO upd_src VALUES (1, 'from 1'), (3, 'from 3'), (9, 'from 9');
+CREATE TABLE UpdCapital(id INTEGER PRIMARY KEY, a);
+INSERT INTO UpdCapital VALUES (1, 'one'), (2, 'two'), (3, 'three');
 
 -- ## UPDATE by key
 UPDATE upd SET a = 'A' WHERE id = 1;
@@ -133,6 +135,10 @@ UPDATE upd SET a = 'in src' WHERE id IN (SELECT id FROM upd_src);
 
 -- ## UPDATE with a correlated subquery
 UPDATE upd SET a = (SELECT v FROM upd_src WHERE upd_src.id = upd.id) WHERE EXISTS (SELECT 1 FROM upd_src WHERE upd_src.id = upd.id);
+
+-- ## UPDATE and DELETE of a table with capitals in its name, named in lower case
+UPDATE updcapital SET a = (SELECT v FROM upd_src WHERE upd_src.id = UpdCapital.id);
+DELETE FROM updcapital WHERE EXISTS (SELECT 1 FROM upd_src WHERE upd_src.id = UPDCAPITAL.id);
 
 -- ## UPDATE … FROM
 UPDATE upd SET a = upd_src.v || '!' FROM upd_src WHERE upd_src.id = upd.id;

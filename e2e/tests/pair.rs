@@ -21,6 +21,8 @@ const CLIENTS: usize = 16;
 const IMPORT_LIMIT: Duration = Duration::from_secs(60);
 /// The row that is changed behind the replica's back.
 const PLANTED_ROW: i64 = 1_234;
+/// What the replica's log says once.
+const SNAPSHOT_INSTALLED: &str = "a snapshot was installed";
 /// Pauses between kills; the load goes on meanwhile.
 const KILL_PAUSE: Duration = Duration::from_millis(700);
 
@@ -87,6 +89,11 @@ async fn imported(file: &Path) -> Result<Pair> {
         dir,
     };
     timed("replica ready", pair.replica.wait_ready(READY_LIMIT)).await?;
+    // The log begins after the import: rows from before it come with a snapshot only.
+    ensure!(
+        pair.replica.log().contains(SNAPSHOT_INSTALLED),
+        "no snapshot"
+    );
     pair.execute(&mixed::setup()).await?;
     Ok(pair)
 }
