@@ -37,6 +37,18 @@ pub struct Session {
     transaction: Option<OpenTransaction>,
 }
 
+/// What belongs to a client, whichever node runs its statements. A session that goes on
+/// elsewhere takes it along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SessionState {
+    /// Foreign keys are enforced.
+    pub foreign_keys: bool,
+    /// A plain BEGIN takes the write permit at once.
+    pub begin_immediate: bool,
+    /// What the session functions answer.
+    pub values: SessionValues,
+}
+
 impl Session {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
         Self {
@@ -99,6 +111,34 @@ impl Session {
     /// write and would rather wait than be told that their snapshot is stale.
     pub fn set_begin_immediate(&mut self, on: bool) {
         self.begin_immediate = on;
+    }
+
+    /// What it knows of its client.
+    pub fn state(&self) -> SessionState {
+        SessionState {
+            foreign_keys: self.foreign_keys,
+            begin_immediate: self.begin_immediate,
+            values: self.values,
+        }
+    }
+
+    /// Goes on where another session of the same client stopped.
+    pub fn restore(&mut self, state: SessionState) {
+        self.foreign_keys = state.foreign_keys;
+        self.begin_immediate = state.begin_immediate;
+        self.values = state.values;
+    }
+
+    /// What a statement is, without running it, as far as the committed schema tells.
+    pub fn classify(&self, sql: &str) -> Result<Kind> {
+        let shared = self.shared();
+        let inspected = shared.facts.get().inspect(sql, &shared.options.limits)?;
+        Ok(inspected.kind.clone())
+    }
+
+    /// The statements of a script, one by one.
+    pub fn split(&self, sql: &str) -> Result<Vec<String>> {
+        statement_gate::split(sql, &self.shared().options.limits)
     }
 
     /// The session's last inserted row id.

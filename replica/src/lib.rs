@@ -13,6 +13,7 @@
 //! | [`wire`] | checked messages |
 //! | [`service`], [`greeting`], [`source`], [`asking`], [`transfer`], [`followers`] | feeding |
 //! | [`follower`], [`sink`], [`applying`], [`comparing`], [`mount`], [`dial`], [`state`] | following |
+//! | [`parts`], [`session_service`], [`remote_session`] | clients' sessions, forwarded |
 //!
 //! There is no membership here, no lease, no HTTP and no configuration file.
 
@@ -33,10 +34,13 @@ pub mod intake;
 pub mod lag;
 pub mod mount;
 pub mod objects;
+pub mod parts;
 pub mod pass;
 pub mod progress;
 pub mod proof;
+pub mod remote_session;
 pub mod service;
+pub mod session_service;
 pub mod settings;
 pub mod sink;
 pub mod source;

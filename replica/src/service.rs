@@ -1,4 +1,5 @@
-//! The gRPC server of a node: it feeds followers, gives snapshots, and describes the node.
+//! The gRPC server of a node: it feeds followers, gives snapshots, runs forwarded
+//! sessions, and describes the node.
 //!
 //! Health service and reflection are on, so that `grpcurl` and probes work without files.
 //! Limits of messages are set explicitly in both directions; sockets have TCP_NODELAY;
@@ -24,6 +25,7 @@ use crate::followers::{FollowerStatus, Followers};
 use crate::greeting;
 use crate::ids::{BootId, NodeId};
 use crate::proof::PassReport;
+use crate::session_service::IncomingSession;
 use crate::settings::Settings;
 use crate::standing;
 use crate::transfer;
@@ -86,7 +88,7 @@ pub async fn serve(listener: TcpListener, peer: Peer, stop: CancellationToken) -
     let served = Server::builder()
         .http2_keepalive_interval(Some(settings.ping_interval))
         .http2_keepalive_timeout(Some(settings.ping_deadline))
-        .max_concurrent_streams(settings.streams_max)
+        .max_concurrent_streams(streams_of_one_connection(&settings))
         .max_frame_size(Some(1 << 20))
         .add_service(health_service)
         .add_service(reflection)
@@ -116,14 +118,17 @@ pub struct PeerService {
     stop: CancellationToken,
     /// A snapshot copies the whole database to disk: one at a time.
     snapshots: Arc<Semaphore>,
+    /// One permit for each forwarded session.
+    sessions: Arc<Semaphore>,
 }
 
 impl PeerService {
     fn new(peer: Peer, stop: CancellationToken) -> Self {
         Self {
+            snapshots: Arc::new(Semaphore::new(1)),
+            sessions: Arc::new(Semaphore::new(peer.settings.sessions_max)),
             peer,
             stop,
-            snapshots: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -137,6 +142,7 @@ impl PeerService {
 impl Replication for PeerService {
     type FollowStream = ReceiverStream<Result<pb::SourceMessage, Status>>;
     type SnapshotStream = ReceiverStream<Result<pb::SnapshotChunk, Status>>;
+    type SessionStream = ReceiverStream<Result<pb::SessionReply, Status>>;
 
     async fn follow(
         &self,
@@ -177,6 +183,25 @@ impl Replication for PeerService {
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
 
+    async fn session(
+        &self,
+        request: Request<Streaming<pb::SessionRequest>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        check_version(&request)?;
+        let (sender, receiver) = mpsc::channel(self.peer.settings.messages_queued_max);
+        let incoming = IncomingSession {
+            node: self.peer.node.clone(),
+            engine: self.peer.engine.clone(),
+            settings: self.peer.settings,
+            permits: self.sessions.clone(),
+            messages: request.into_inner(),
+            outbound: sender,
+            stop: self.stop.child_token(),
+        };
+        tokio::spawn(incoming.run());
+        Ok(Response::new(ReceiverStream::new(receiver)))
+    }
+
     async fn describe(
         &self,
         request: Request<pb::DescribeRequest>,
@@ -189,6 +214,12 @@ impl Replication for PeerService {
             .map_err(|e| Status::internal(e.to_string()))?;
         Ok(Response::new(description.encode()))
     }
+}
+
+/// A replica forwards all its sessions over one connection, and none may wait for another.
+fn streams_of_one_connection(settings: &Settings) -> u32 {
+    let sessions = u32::try_from(settings.sessions_max).unwrap_or(u32::MAX);
+    settings.streams_max.saturating_add(sessions)
 }
 
 /// Absent means this version; another one is refused before anything is read.

@@ -52,6 +52,13 @@ pub struct Settings {
     pub pass_retry: Duration,
     /// Streams and snapshots served at once; one more waits.
     pub streams_max: u32,
+    /// Forwarded sessions served at once; one more is refused as overloaded.
+    pub sessions_max: usize,
+    /// Bytes of one forwarded request; a larger one is refused before it is sent.
+    pub session_request_bytes_max: usize,
+    /// Bytes of the reply to one. The primary bounds its results itself, so this guards the
+    /// replica's memory against a primary that is set up otherwise.
+    pub session_reply_bytes_max: usize,
 }
 
 impl Default for Settings {
@@ -76,6 +83,9 @@ impl Default for Settings {
             proof_renewed_after: Duration::from_secs(3_600),
             pass_retry: Duration::from_secs(5),
             streams_max: 64,
+            sessions_max: 512,
+            session_request_bytes_max: 128 << 20,
+            session_reply_bytes_max: 512 << 20,
         }
     }
 }

@@ -204,6 +204,14 @@ type Chunks<T> = Pin<Box<dyn tokio_stream::Stream<Item = Result<T, Status>> + Se
 impl Replication for Damaged {
     type FollowStream = Chunks<pb::SourceMessage>;
     type SnapshotStream = Chunks<pb::SnapshotChunk>;
+    type SessionStream = tokio_stream::Empty<Result<pb::SessionReply, Status>>;
+
+    async fn session(
+        &self,
+        _: tonic::Request<Streaming<pb::SessionRequest>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        Err(Status::unimplemented("a damaged source has no sessions"))
+    }
 
     async fn follow(
         &self,

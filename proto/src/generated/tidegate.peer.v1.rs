@@ -758,6 +758,232 @@ pub struct Proof {
     #[prost(string, tag = "5")]
     pub text: ::prost::alloc::string::String,
 }
+/// Replica to primary.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SessionRequest {
+    /// What the session knows outside a transaction; absent inside one. It makes a stream good
+    /// for one session after the other.
+    #[prost(message, optional, tag = "1")]
+    pub state: ::core::option::Option<SessionState>,
+    #[prost(oneof = "session_request::Kind", tags = "2, 3, 4, 5, 6, 7")]
+    pub kind: ::core::option::Option<session_request::Kind>,
+}
+/// Nested message and enum types in `SessionRequest`.
+pub mod session_request {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Kind {
+        /// First message, exactly once.
+        #[prost(message, tag = "2")]
+        Open(super::SessionOpen),
+        #[prost(message, tag = "3")]
+        Execute(super::SessionExecute),
+        #[prost(message, tag = "4")]
+        Script(super::SessionScript),
+        #[prost(message, tag = "5")]
+        Describe(super::SessionDescribe),
+        /// Asks the primary to end the stream.
+        #[prost(message, tag = "6")]
+        Close(super::SessionClose),
+        /// A piece of a request that does not fit into one message.
+        #[prost(message, tag = "7")]
+        Part(super::SessionPart),
+    }
+}
+/// Primary to replica.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SessionReply {
+    /// No transaction is open.
+    #[prost(bool, tag = "1")]
+    pub is_autocommit: bool,
+    /// What the session knows from now on.
+    #[prost(message, optional, tag = "2")]
+    pub state: ::core::option::Option<SessionState>,
+    /// Position at which everything this session did is committed; 0 inside a transaction.
+    #[prost(uint64, tag = "3")]
+    pub position: u64,
+    #[prost(oneof = "session_reply::Kind", tags = "4, 5, 6, 7, 8, 9")]
+    pub kind: ::core::option::Option<session_reply::Kind>,
+}
+/// Nested message and enum types in `SessionReply`.
+pub mod session_reply {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Kind {
+        /// Answer to SessionOpen.
+        #[prost(message, tag = "4")]
+        Opened(super::SessionOpened),
+        /// Answer to SessionExecute.
+        #[prost(message, tag = "5")]
+        Result(super::SessionResult),
+        /// Answer to SessionScript.
+        #[prost(message, tag = "6")]
+        Done(super::SessionDone),
+        /// Answer to SessionDescribe.
+        #[prost(message, tag = "7")]
+        Description(super::SessionDescription),
+        /// Answer to anything.
+        #[prost(message, tag = "8")]
+        Error(super::SessionError),
+        /// A piece of a reply that does not fit into one message.
+        #[prost(message, tag = "9")]
+        Part(super::SessionPart),
+    }
+}
+/// Consecutive bytes of an encoded SessionRequest or SessionReply of more than 256 KiB.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionPart {
+    /// At most 256 KiB.
+    #[prost(bytes = "vec", tag = "1")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
+    /// Nothing follows.
+    #[prost(bool, tag = "2")]
+    pub is_last: bool,
+}
+/// Who forwards. A node of another cluster is refused, and so is one that asks a node that
+/// does not take writes; the reply is then an error, and the stream ends.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionOpen {
+    /// As in Hello.
+    #[prost(string, tag = "1")]
+    pub cluster_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub node_id: ::prost::alloc::string::String,
+}
+/// The session may be used.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionOpened {
+    /// Id of the primary.
+    #[prost(string, tag = "1")]
+    pub node_id: ::prost::alloc::string::String,
+}
+/// What belongs to a client across connections.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionState {
+    #[prost(bool, tag = "1")]
+    pub foreign_keys: bool,
+    /// A plain BEGIN takes the write permit at once.
+    #[prost(bool, tag = "2")]
+    pub begin_immediate: bool,
+    /// What last_insert_rowid(), changes() and total_changes() answer.
+    #[prost(sint64, tag = "3")]
+    pub last_insert_rowid: i64,
+    #[prost(sint64, tag = "4")]
+    pub changes: i64,
+    #[prost(sint64, tag = "5")]
+    pub total_changes: i64,
+}
+/// Runs one statement.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SessionExecute {
+    #[prost(string, tag = "1")]
+    pub sql: ::prost::alloc::string::String,
+    /// Values for `?` in order.
+    #[prost(message, repeated, tag = "2")]
+    pub positional: ::prost::alloc::vec::Vec<SessionValue>,
+    /// Values by name; `names` and `named` are of one length.
+    #[prost(string, repeated, tag = "3")]
+    pub names: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "4")]
+    pub named: ::prost::alloc::vec::Vec<SessionValue>,
+    /// Without it rows are counted but not sent.
+    #[prost(bool, tag = "5")]
+    pub wants_rows: bool,
+}
+/// Runs several statements in order and stops at the first error.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionScript {
+    #[prost(string, tag = "1")]
+    pub sql: ::prost::alloc::string::String,
+}
+/// Asks what a statement looks like, without running it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionDescribe {
+    #[prost(string, tag = "1")]
+    pub sql: ::prost::alloc::string::String,
+}
+/// Ends the stream.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionClose {}
+/// A value of one of the five storage classes; none set is NULL.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SessionValue {
+    #[prost(oneof = "session_value::Kind", tags = "1, 2, 3, 4")]
+    pub kind: ::core::option::Option<session_value::Kind>,
+}
+/// Nested message and enum types in `SessionValue`.
+pub mod session_value {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Kind {
+        #[prost(sint64, tag = "1")]
+        Integer(i64),
+        #[prost(double, tag = "2")]
+        Real(f64),
+        #[prost(string, tag = "3")]
+        Text(::prost::alloc::string::String),
+        #[prost(bytes, tag = "4")]
+        Blob(::prost::alloc::vec::Vec<u8>),
+    }
+}
+/// One row of a result.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SessionRow {
+    #[prost(message, repeated, tag = "1")]
+    pub values: ::prost::alloc::vec::Vec<SessionValue>,
+}
+/// A result column.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionColumn {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Declared type of the table's column, if it is a bare column.
+    #[prost(string, optional, tag = "2")]
+    pub decltype: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// The answer to one statement.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SessionResult {
+    #[prost(message, repeated, tag = "1")]
+    pub columns: ::prost::alloc::vec::Vec<SessionColumn>,
+    #[prost(message, repeated, tag = "2")]
+    pub rows: ::prost::alloc::vec::Vec<SessionRow>,
+    #[prost(uint64, tag = "3")]
+    pub changes: u64,
+    #[prost(sint64, optional, tag = "4")]
+    pub last_insert_rowid: ::core::option::Option<i64>,
+    #[prost(uint64, tag = "5")]
+    pub rows_read: u64,
+    #[prost(uint64, tag = "6")]
+    pub rows_written: u64,
+    /// Time the primary took, microseconds.
+    #[prost(uint64, tag = "7")]
+    pub elapsed_us: u64,
+}
+/// A script ran to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionDone {}
+/// What a statement looks like.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SessionDescription {
+    #[prost(message, repeated, tag = "1")]
+    pub columns: ::prost::alloc::vec::Vec<SessionColumn>,
+    /// In order; an empty one is `?`.
+    #[prost(string, repeated, tag = "2")]
+    pub parameters: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(bool, tag = "3")]
+    pub is_readonly: bool,
+    #[prost(bool, tag = "4")]
+    pub is_explain: bool,
+}
+/// A request failed; only it did, unless the code says otherwise.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SessionError {
+    /// As clients see it: SQLITE_CONSTRAINT_UNIQUE, TIDEGATE_REFUSED and so on.
+    #[prost(string, tag = "1")]
+    pub code: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub message: ::prost::alloc::string::String,
+    #[prost(bool, tag = "3")]
+    pub retryable: bool,
+}
 /// How a pass ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
@@ -934,6 +1160,33 @@ pub mod replication_client {
                 .insert(GrpcMethod::new("tidegate.peer.v1.Replication", "Snapshot"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// A client's session, forwarded by a replica. The replica opens; the primary answers Opened,
+        /// and from then on each request gets one reply before the next may be sent. When the stream
+        /// ends, in whatever way, an open transaction is rolled back.
+        pub async fn session(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<Message = super::SessionRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::SessionReply>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/tidegate.peer.v1.Replication/Session",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("tidegate.peer.v1.Replication", "Session"));
+            self.inner.streaming(req, path, codec).await
+        }
         /// What this node is and knows of itself and of the nodes that follow it.
         pub async fn describe(
             &mut self,
@@ -994,6 +1247,19 @@ pub mod replication_server {
             &self,
             request: tonic::Request<super::SnapshotRequest>,
         ) -> std::result::Result<tonic::Response<Self::SnapshotStream>, tonic::Status>;
+        /// Server streaming response type for the Session method.
+        type SessionStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::SessionReply, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// A client's session, forwarded by a replica. The replica opens; the primary answers Opened,
+        /// and from then on each request gets one reply before the next may be sent. When the stream
+        /// ends, in whatever way, an open transaction is rolled back.
+        async fn session(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::SessionRequest>>,
+        ) -> std::result::Result<tonic::Response<Self::SessionStream>, tonic::Status>;
         /// What this node is and knows of itself and of the nodes that follow it.
         async fn describe(
             &self,
@@ -1167,6 +1433,54 @@ pub mod replication_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/tidegate.peer.v1.Replication/Session" => {
+                    #[allow(non_camel_case_types)]
+                    struct SessionSvc<T: Replication>(pub Arc<T>);
+                    impl<
+                        T: Replication,
+                    > tonic::server::StreamingService<super::SessionRequest>
+                    for SessionSvc<T> {
+                        type Response = super::SessionReply;
+                        type ResponseStream = T::SessionStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::SessionRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Replication>::session(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SessionSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

@@ -15,6 +15,7 @@ use crate::ids::{ClusterId, Epoch, NODE_ID_BYTES_MAX, Nonce};
 mod compare;
 mod describe;
 mod handshake;
+mod session;
 mod stream;
 
 pub use compare::{
@@ -22,6 +23,7 @@ pub use compare::{
 };
 pub use describe::{Description, FollowerDescription, ProofDescription};
 pub use handshake::{Accepted, Greeting, Hello, Refused};
+pub use session::{Answer, Call, Failure, SessionAnswer, SessionCall};
 pub use stream::{
     FromFollower, FromSource, SourceClock, ack, batch_part, follower_heartbeat, pass_request,
     repair_order,
