@@ -27,6 +27,7 @@ use crate::admin::{self, Admin};
 use crate::autosize::{Limits, Sizes};
 use crate::config::{Config, RoleSetting, Synchronous};
 use crate::duty::{self, LagBounds};
+use crate::forward::{ForwardLimits, Forwarder};
 use crate::front::body::BodyBudget;
 use crate::front::hrana::streams::Streams;
 use crate::front::{self, Door, listener};
@@ -285,6 +286,19 @@ impl Node {
             .or(peers)
     }
 
+    /// How clients' writes reach the primary from a replica.
+    fn forwarder(&self) -> Option<Arc<Forwarder>> {
+        self.follower.get()?;
+        Some(Arc::new(Forwarder::new(
+            self.source()?,
+            self.config.node.id.clone(),
+            self.status.subscribe(),
+            self.slot.clone(),
+            self.settings,
+            ForwardLimits::default(),
+        )))
+    }
+
     fn serve_peers(&self, socket: TcpListener) {
         let facts = watch::Sender::new(NodeFacts::default());
         let peer = Peer {
@@ -306,6 +320,7 @@ impl Node {
         let http = self.config.http.clone();
         let door = Arc::new(Door {
             engine: self.slot.clone(),
+            forwarder: self.forwarder(),
             streams: Streams::new(&self.config.node.id, http.streams_max, http.stream_idle),
             status: self.status.subscribe(),
             bodies: BodyBudget::new(

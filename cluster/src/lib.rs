@@ -9,6 +9,7 @@ pub mod cli;
 pub mod config;
 pub mod daemon;
 pub mod duty;
+pub mod forward;
 pub mod front;
 pub mod health;
 pub mod metrics;

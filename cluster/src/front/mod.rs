@@ -25,20 +25,26 @@ use tidegate_engine::Seq;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::HttpConfig;
+use crate::forward::{Forwarder, Session};
 use crate::mounted::EngineSlot;
 use crate::status::StatusReceiver;
 use body::BodyBudget;
 use hrana::error::WireError;
-use hrana::stream::Stream;
+use hrana::stream::{Reply, Stream};
 use hrana::streams::Streams;
 
 /// Name of the header with a position.
 pub const POSITION_HEADER: &str = "tidegate-position";
 
+/// Name of the header that says that this node has not applied what the answer stands for.
+pub const APPLIED_HEADER: &str = "tidegate-applied";
+
 /// What stands behind the client listener.
 pub struct Door {
     /// The engine of this node.
     pub engine: EngineSlot,
+    /// On a replica, the way to the primary.
+    pub forwarder: Option<Arc<Forwarder>>,
     /// Streams between two requests.
     pub streams: Streams,
     /// Who this node is.
@@ -57,7 +63,8 @@ impl Door {
     /// A new stream.
     pub fn open_stream(&self) -> Result<Stream, WireError> {
         let engine = self.engine.get().ok_or_else(closed)?;
-        Ok(Stream::new(engine.session()))
+        let session = Session::new(engine.session(), self.forwarder.clone());
+        Ok(Stream::new(session))
     }
 
     /// The epoch that batons are bound to.
@@ -72,6 +79,15 @@ impl Door {
         let status = self.status.borrow();
         let text = format!("{}:{}:{seq}", status.cluster_id, status.epoch);
         HeaderValue::from_str(&text).expect("hexadecimal digits and numbers are visible ASCII")
+    }
+
+    /// Tells a client where the answer stands.
+    fn put_position(&self, response: &mut Response<Body>, reply: &Reply) {
+        let headers = response.headers_mut();
+        headers.insert(POSITION_HEADER, self.position_header(reply.position));
+        if !reply.applied {
+            headers.insert(APPLIED_HEADER, HeaderValue::from_static("false"));
+        }
     }
 
     /// Waits until this node holds the position that the request asks for, if it does.

@@ -52,6 +52,7 @@ impl Node {
         let http = config.http;
         let door = Arc::new(Door {
             engine: EngineSlot::new(shown.subscribe()),
+            forwarder: None,
             streams: Streams::new("n1", http.streams_max, http.stream_idle),
             status: receiver,
             bodies: BodyBudget::new(256 << 20, http.request_bytes_max, http.body_timeout),

@@ -12,7 +12,7 @@ use super::request::{Pipeline, Request};
 use super::response::write_quoted;
 use super::stream::Reply;
 use super::value::{write_integer, write_string};
-use crate::front::{Door, POSITION_HEADER, error_reply, json_reply};
+use crate::front::{Door, error_reply, json_reply};
 
 /// `/v2/pipeline`: `@libsql/client` and curl.
 pub async fn v2(State(door): State<Arc<Door>>, request: HttpRequest) -> Response<Body> {
@@ -81,16 +81,15 @@ fn keep(
     }
 }
 
-fn finish(door: &Door, reply: Reply, baton: Option<String>) -> Response<Body> {
-    let mut out = reply.out;
+fn finish(door: &Door, mut reply: Reply, baton: Option<String>) -> Response<Body> {
+    let mut out = std::mem::take(&mut reply.out);
     out.push(b']');
     write_stream_fields(&mut out, door, baton.as_deref());
     out.extend_from_slice(br#","replication_index":"#);
     write_quoted(&mut out, reply.position);
     out.push(b'}');
     let mut response = json_reply(200, out);
-    let position = door.position_header(reply.position);
-    response.headers_mut().insert(POSITION_HEADER, position);
+    door.put_position(&mut response, &reply);
     response
 }
 

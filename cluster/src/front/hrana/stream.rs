@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
+use tidegate_engine::Seq;
 use tidegate_engine::result::{Described, Params, ResultSet};
-use tidegate_engine::{Seq, Session};
 
 use super::Dialect;
 use super::error::WireError;
 use super::request::{Batch, Request, Sql, Statement};
 use super::response;
+use crate::forward::Session;
 
 /// Most texts stored on one stream (one connection of a WebSocket).
 const STORED_SQL_MAX: usize = 1_024;
@@ -36,6 +37,8 @@ pub struct Reply {
     pub dialect: Dialect,
     /// The newest position that an answer stands for.
     pub position: Option<Seq>,
+    /// This node has applied what the answers stand for.
+    pub applied: bool,
     bytes_max: usize,
 }
 
@@ -46,6 +49,7 @@ impl Reply {
             out: Vec::with_capacity(512),
             dialect,
             position: None,
+            applied: true,
             bytes_max,
         }
     }
@@ -147,10 +151,9 @@ impl Stream {
             positional: statement.args,
             named: statement.named_args,
         };
-        let result = self
-            .session
-            .execute(sql, params, statement.want_rows)
-            .await?;
+        let outcome = self.session.execute(sql, params, statement.want_rows).await;
+        reply.applied &= self.session.is_applied();
+        let result = outcome?;
         reply.position = reply.position.max(result.position);
         Ok(result)
     }
@@ -190,15 +193,17 @@ impl Stream {
     }
 
     /// Runs a script.
-    pub async fn sequence(&mut self, sql: &Sql) -> Result<(), WireError> {
+    pub async fn sequence(&mut self, sql: &Sql, reply: &mut Reply) -> Result<(), WireError> {
         let sql = self.stored.resolve(sql)?;
-        Ok(self.session.execute_script(sql).await?)
+        let outcome = self.session.execute_script(sql).await;
+        reply.applied &= self.session.is_applied();
+        outcome
     }
 
     /// Describes a statement.
     pub async fn describe(&mut self, sql: &Sql) -> Result<Described, WireError> {
         let sql = self.stored.resolve(sql)?;
-        Ok(self.session.describe(sql).await?)
+        self.session.describe(sql).await
     }
 
     async fn try_answer(&mut self, request: Request, reply: &mut Reply) -> Result<(), WireError> {
@@ -218,7 +223,7 @@ impl Stream {
                 reply.out.extend_from_slice(b"}}");
             }
             Request::Sequence(sql) => {
-                self.sequence(&sql).await?;
+                self.sequence(&sql, reply).await?;
                 response::write_ok(&mut reply.out, "sequence", |_| ());
             }
             Request::Describe(sql) => {

@@ -13,7 +13,7 @@ use super::error::WireError;
 use super::request::{Batch, Statement};
 use super::response::write_result;
 use super::stream::Reply;
-use crate::front::{Door, POSITION_HEADER, error_reply, json_reply};
+use crate::front::{Door, error_reply, json_reply};
 
 /// `/v1/execute`
 pub async fn execute(State(door): State<Arc<Door>>, request: Request) -> Response<Body> {
@@ -64,8 +64,8 @@ fn start(door: &Door) -> Reply {
 
 fn finish(door: &Door, mut reply: Reply) -> Response<Body> {
     reply.out.push(b'}');
-    let position = door.position_header(reply.position);
-    let mut response = json_reply(200, reply.out);
-    response.headers_mut().insert(POSITION_HEADER, position);
+    let out = std::mem::take(&mut reply.out);
+    let mut response = json_reply(200, out);
+    door.put_position(&mut response, &reply);
     response
 }

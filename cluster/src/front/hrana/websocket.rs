@@ -339,7 +339,7 @@ impl StreamTask {
                 })
             }
             Request::Sequence(sql) => {
-                self.stream.sequence(&sql).await?;
+                self.stream.sequence(&sql, &mut reply).await?;
                 ok(id, "sequence", |_| ())
             }
             Request::Describe(sql) => {
