@@ -96,9 +96,9 @@ async fn a_silent_network_makes_the_replica_unready_and_heals_by_itself() -> Res
             .await?;
         proxy.heal();
         pair.replica.wait_ready(Duration::from_secs(60)).await?;
+        pair.execute(&["DELETE FROM t".to_owned()]).await?;
         pair.wait_same("SELECT count(*) FROM t", READY_LIMIT)
             .await?;
-        pair.execute(&["DELETE FROM t".to_owned()]).await?;
     }
     pair.stop_and_compare()
 }
