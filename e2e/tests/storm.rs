@@ -42,7 +42,6 @@ async fn a_pair_killed_under_load_ends_equal_and_loses_nothing_acknowledged() ->
 }
 
 #[tokio::test]
-#[ignore = "writes through the replica are not there yet"]
 async fn clients_of_both_nodes_lose_nothing_acknowledged() -> Result<()> {
     storm(short()).await
 }
