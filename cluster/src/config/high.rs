@@ -259,6 +259,13 @@ impl Config {
         if self.cluster.mode == Mode::Managed {
             read.problem("cluster.mode", "managed mode is not in this version");
         }
+        if self.cluster.ack > 0 {
+            // Taking the setting and not keeping it would promise more than is so.
+            read.problem(
+                "cluster.ack",
+                "above 0 is not in this version: writes are answered after the local commit",
+            );
+        }
         if !valid_id(&self.node.id) {
             read.problem(
                 "node.id",
@@ -547,6 +554,12 @@ mod tests {
 
     fn resolve(text: &str) -> Result<Config, Problems> {
         Config::resolve(&Low::from_toml(Path::new("t.toml"), text)?)
+    }
+
+    #[test]
+    fn an_ack_that_nobody_keeps_is_refused() {
+        let problems = resolve("[cluster]\nack = 1").expect_err("not kept");
+        assert!(problems.to_string().contains("cluster.ack"), "{problems}");
     }
 
     #[test]

@@ -184,7 +184,7 @@ pub const KEYS: &[Key] = &[
         Kind::Count,
         "0",
         "Replicas that must hold a commit durably before it is answered. With fewer attached a \
-         write is refused before it runs.",
+         write is refused before it runs. Above 0: not in this version.",
     ),
     node(
         "cluster.ack_timeout",
