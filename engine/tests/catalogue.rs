@@ -1,33 +1,14 @@
 //! The catalogue compares what objects are, not how they came to be.
 
-use tidegate_engine::catalogue::{Catalogue, ObjectKind, catalogue};
-use tidegate_engine::{ReadView, Store, triggers};
+mod support;
 
-struct Fixture {
-    store: Store,
-    _dir: tempfile::TempDir,
-}
+use support::Fixture;
+use tidegate_engine::catalogue::{Catalogue, ObjectKind, catalogue};
+use tidegate_engine::triggers;
 
 impl Fixture {
-    fn new(statements: &[&str]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&dir.path().join("data")).unwrap();
-        let fixture = Self { store, _dir: dir };
-        fixture.run(statements);
-        fixture
-    }
-
-    fn run(&self, statements: &[&str]) {
-        let mut connection = self.store.internal().unwrap();
-        for statement in statements {
-            connection.execute(statement, &[]).unwrap();
-        }
-    }
-
     fn catalogue(&self) -> Catalogue {
-        let mut reader = self.store.reader().unwrap();
-        let mut view = ReadView::begin(&mut reader, self.store.gate()).unwrap();
-        catalogue(&mut view).unwrap()
+        self.read(|view| catalogue(view).unwrap())
     }
 }
 

@@ -1,37 +1,14 @@
 //! Digests tell apart what SQL's `=` forgives, and cover each row exactly once.
 
-use tidegate_engine::digest::{self, KeyRange, RangeDigest, RangeLimits};
-use tidegate_engine::{ReadView, Store, Value};
+mod support;
 
-/// A data directory and the statements that filled it.
-struct Fixture {
-    store: Store,
-    _dir: tempfile::TempDir,
-}
+use support::Fixture;
+use tidegate_engine::digest::{self, KeyRange, RangeDigest, RangeLimits};
+use tidegate_engine::{ReadView, Value};
 
 impl Fixture {
-    fn new(statements: &[&str]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&dir.path().join("data")).unwrap();
-        let fixture = Self { store, _dir: dir };
-        fixture.run(statements);
-        fixture
-    }
-
-    fn run(&self, statements: &[&str]) {
-        let mut connection = self.store.internal().unwrap();
-        for statement in statements {
-            connection.execute(statement, &[]).unwrap();
-        }
-    }
-
     fn insert(&self, sql: &str, values: &[Value]) {
         self.store.internal().unwrap().execute(sql, values).unwrap();
-    }
-
-    fn read<T>(&self, read: impl FnOnce(&mut ReadView<'_>) -> T) -> T {
-        let mut reader = self.store.reader().unwrap();
-        read(&mut ReadView::begin(&mut reader, self.store.gate()).unwrap())
     }
 
     fn whole(&self, table: &str) -> RangeDigest {
