@@ -237,8 +237,24 @@ impl Node {
 
     /// Resident memory in KiB.
     pub fn memory_kib(&self) -> Option<u64> {
+        self.memory_field("VmRSS:")
+    }
+
+    /// Highest resident memory in KiB since the start, or since [`Self::forget_peak`].
+    pub fn memory_peak_kib(&self) -> Option<u64> {
+        self.memory_field("VmHWM:")
+    }
+
+    /// Lets the peak of memory begin anew at what is resident now.
+    pub fn forget_peak(&self) -> Result<()> {
+        let pid = self.pid().context("it runs")?;
+        // 5 is the kernel's word for "reset the high-water mark" (proc(5), clear_refs).
+        Ok(std::fs::write(format!("/proc/{pid}/clear_refs"), "5")?)
+    }
+
+    fn memory_field(&self, name: &str) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()?)).ok()?;
-        let line = status.lines().find(|l| l.starts_with("VmRSS:"))?;
+        let line = status.lines().find(|l| l.starts_with(name))?;
         line.split_whitespace().nth(1)?.parse().ok()
     }
 }

@@ -53,13 +53,27 @@ impl Cancel {
         state.reason
     }
 
-    /// Stops the statement, now or before it starts.
+    /// Stops the statement, now or before it starts. Who only wanted it out of the way of a
+    /// checkpoint gives way to one who wants it gone.
     pub(crate) fn cancel(&self, reason: Reason) {
         let mut state = self.lock();
-        state.reason.get_or_insert(reason);
+        if matches!(state.reason, None | Some(Reason::Checkpoint)) {
+            state.reason = Some(reason);
+        }
         if let Some(handle) = &state.running {
             handle.interrupt();
         }
+    }
+
+    /// Lets a statement that was only in the way of a checkpoint run once more. False when
+    /// it was stopped for another reason, or not at all.
+    pub(crate) fn pardon(&self) -> bool {
+        let mut state = self.lock();
+        let pardoned = state.reason == Some(Reason::Checkpoint);
+        if pardoned {
+            state.reason = None;
+        }
+        pardoned
     }
 
     /// True once somebody wanted it stopped.

@@ -8,8 +8,8 @@
 //!
 //! From `wal_checkpoint_bytes` on it is tried and given up after a short wait, to be tried
 //! again a little later. From `wal_bytes_max` on it is not given up so easily: client reads
-//! that stand in the way are interrupted and open read transactions are rolled back. Reads of
-//! our own (tail, digest) are short and are waited for. A snapshot or an integrity check reads
+//! that stand in the way are interrupted (to begin again behind the checkpoint, a few times) and
+//! open read transactions are rolled back. Reads of our own (tail, digest) are short and are waited for. A snapshot or an integrity check reads
 //! the whole file; nobody waits or is interrupted while one runs, and the log grows that long.
 
 use std::sync::atomic::Ordering;

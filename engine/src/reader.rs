@@ -26,6 +26,10 @@ const NAP: Duration = Duration::from_secs(60);
 /// the error. Nothing was answered until then.
 const SCHEMA_RETRIES_MAX: u32 = 20;
 
+/// How often a read that stood in the way of a checkpoint starts over before its client gets
+/// the error. The checkpoint emptied the log, so the next one is as many writes away.
+const CHECKPOINT_RETRIES_MAX: u32 = 3;
+
 /// Work for a reader.
 pub(crate) enum ReadJob {
     /// Runs a read and answers its rows.
@@ -123,6 +127,17 @@ impl Reader {
                 "the read waited too long for its turn; try again in a moment",
             ));
         }
+        for _ in 0..CHECKPOINT_RETRIES_MAX {
+            match self.query_inside_gate(statement) {
+                Err(_) if statement.cancel.pardon() => {}
+                outcome => return outcome,
+            }
+        }
+        self.query_inside_gate(statement)
+    }
+
+    /// Runs the read inside the read gate, where the next checkpoint waits for it.
+    fn query_inside_gate(&mut self, statement: &Statement) -> Result<ResultSet> {
         let pass = self.shared.store.gate().enter();
         let limits = RunLimits {
             time_max: self.shared.options.statement_time_max,

@@ -87,6 +87,33 @@ async fn an_open_read_transaction_delays_the_checkpoint_until_it_must_go() {
     eventually("the log is emptied", || node.engine.stats().wal_bytes == 0).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_read_gives_way_to_a_checkpoint_and_is_answered_all_the_same() {
+    let node = Node::start_with(|options| {
+        options.wal_checkpoint_bytes = 1 << 20;
+        options.wal_bytes_max = 1 << 20;
+        options.checkpoint_drain_max = Duration::from_millis(20);
+    });
+    let mut writer = node.session();
+    ok(&mut writer, "CREATE TABLE t(v)").await;
+    let mut reader = node.session();
+    let long = "SELECT count(*) FROM generate_series(1, 20000000)";
+    let read = tokio::spawn(async move { integer(&mut reader, long).await });
+    eventually("the read is under way", || {
+        node.engine.store().gate().inside() > 0
+    })
+    .await;
+    let blob = Params::positional([Value::Blob(vec![7; 2_000_000])]);
+    let insert = "INSERT INTO t VALUES (?)";
+    writer.execute(insert, blob, false).await.unwrap();
+    eventually("the log is emptied", || node.engine.stats().wal_bytes == 0).await;
+    assert!(
+        !read.is_finished(),
+        "the read was too short to be in the way"
+    );
+    assert_eq!(read.await.unwrap(), 20_000_000);
+}
+
 #[tokio::test]
 async fn a_transaction_that_has_not_read_keeps_no_checkpoint_waiting() {
     let node = Node::start();
