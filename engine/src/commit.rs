@@ -51,6 +51,7 @@ pub(crate) fn commit(
     if let Some(why) = shared.fatal.borrow().as_ref() {
         return Err(CommitFailure::NotTried(Error::Fatal(why.clone())));
     }
+    shared.check_fence().map_err(CommitFailure::NotTried)?;
     let sealed = ledger
         .seal(connection)
         .map_err(|error| sort_seal_failure(error, shared))?;

@@ -126,6 +126,18 @@ impl Engine {
         Ok(applier)
     }
 
+    /// From now on nothing is committed for clients, and each is told why: another node leads,
+    /// or claims to. Transactions under way fail at their COMMIT at the latest; one that has
+    /// begun its COMMIT may still succeed. Reads go on.
+    pub fn fence(&self, why: &str) {
+        self.shared.set_fence(Some(why.to_owned()));
+    }
+
+    /// Writes are taken again.
+    pub fn lift_fence(&self) {
+        self.shared.set_fence(None);
+    }
+
     /// Announces what was applied, and looks at the schema again if it moved.
     pub fn note_applied(&self, head: Head) -> Result<()> {
         self.with_maintenance(|maintenance, shared| {

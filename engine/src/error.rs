@@ -57,6 +57,10 @@ pub enum Error {
     /// This node does not take writes.
     #[error("{0}")]
     ReadOnly(String),
+    /// This node must not take writes any more: another one leads, or claims to. Nothing was
+    /// committed.
+    #[error("{0}")]
+    Fenced(String),
     /// The commit may or may not have happened, or is not yet as safe as asked for.
     #[error("indeterminate: {0}")]
     Indeterminate(String),
@@ -102,6 +106,7 @@ impl Error {
             Self::Overloaded(_) => "TIDEGATE_OVERLOADED",
             Self::TooLarge(_) => "TIDEGATE_TOO_LARGE",
             Self::ReadOnly(_) => "TIDEGATE_READ_ONLY",
+            Self::Fenced(_) => "TIDEGATE_FENCED",
             Self::Indeterminate(_) => "TIDEGATE_INDETERMINATE",
             Self::NoSpace(_) => "SQLITE_FULL",
             Self::Io(_) | Self::Fatal(_) => "SQLITE_IOERR",
@@ -122,6 +127,7 @@ impl Error {
             | Self::TransactionGone { .. }
             | Self::TooLarge(_)
             | Self::ReadOnly(_)
+            | Self::Fenced(_)
             | Self::Indeterminate(_)
             | Self::Io(_)
             | Self::Corrupt(_)

@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) head: watch::Sender<Head>,
     pub(crate) fatal: watch::Sender<Option<String>>,
     pub(crate) high_water: Mutex<HighWater>,
+    /// Why this node must not commit for clients, while that is so.
+    fence: Mutex<Option<String>>,
     /// When the engine panicked lately.
     panics: Mutex<Vec<Instant>>,
     role: AtomicU8,
@@ -86,6 +88,7 @@ impl Shared {
             }),
             fatal: watch::Sender::new(None),
             high_water: Mutex::new(high_water),
+            fence: Mutex::new(None),
             panics: Mutex::new(Vec::new()),
             role: AtomicU8::new(Role::Starting as u8),
             options,
@@ -108,13 +111,34 @@ impl Shared {
             return Err(Error::Fatal(why.clone()));
         }
         match self.role() {
-            Role::Primary => Ok(()),
+            Role::Primary => self.check_fence(),
             Role::Closed => Err(Error::Closed),
             Role::Replica => Err(Error::ReadOnly(
                 "this node is a replica: send writes to the primary".into(),
             )),
-            Role::Starting => Err(Error::ReadOnly("this node is starting".into())),
+            // A node that would lead but may not never gets beyond this.
+            Role::Starting => {
+                self.check_fence()?;
+                Err(Error::ReadOnly("this node is starting".into()))
+            }
         }
+    }
+
+    /// An error while this node must not commit for clients. Asked when a write comes in
+    /// and once more before its COMMIT, so that what was under way is refused too.
+    pub(crate) fn check_fence(&self) -> Result<()> {
+        match &*self.lock_fence() {
+            Some(why) => Err(Error::Fenced(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn set_fence(&self, why: Option<String>) {
+        *self.lock_fence() = why;
+    }
+
+    fn lock_fence(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.fence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands a job to the writer, or says at once why not.

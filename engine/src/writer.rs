@@ -127,6 +127,7 @@ impl Writer {
         if let Some(why) = self.shared.fatal.borrow().as_ref() {
             return Err(Error::Fatal(why.clone()));
         }
+        self.shared.check_fence()?;
         match job.queued() {
             Some(queued) if queued.elapsed() > self.shared.options.permit_wait_max => {
                 Err(waited_too_long(&self.shared))

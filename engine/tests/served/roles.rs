@@ -171,3 +171,68 @@ async fn the_nodes_own_work_runs_between_the_clients_writes() {
     ok(&mut session, "INSERT INTO t VALUES (3)").await;
     eventually("the log is emptied", || node.engine.stats().wal_bytes == 0).await;
 }
+
+#[tokio::test]
+async fn a_fenced_node_commits_nothing_and_goes_on_reading() {
+    let node = Node::start();
+    let mut session = node.session();
+    let mut open = node.session();
+    ok(&mut session, "CREATE TABLE t(a)").await;
+    ok(&mut open, "BEGIN IMMEDIATE").await;
+    ok(&mut open, "INSERT INTO t VALUES (1)").await;
+    let mut reading = node.session();
+    ok(&mut reading, "BEGIN").await;
+    assert_eq!(integer(&mut reading, "SELECT count(*) FROM t").await, 0);
+
+    node.engine.fence("n2 leads in epoch 2");
+    // What was under way ends at its COMMIT.
+    let late = run(&mut open, "COMMIT").await;
+    assert!(
+        matches!(&late, Err(Error::Fenced(why)) if why == "n2 leads in epoch 2"),
+        "{late:?}"
+    );
+    assert!(open.is_autocommit());
+    for sql in [
+        "INSERT INTO t VALUES (2)",
+        "CREATE TABLE u(a)",
+        "BEGIN IMMEDIATE",
+    ] {
+        assert_eq!(
+            code(&run(&mut session, sql).await),
+            "TIDEGATE_FENCED",
+            "{sql}"
+        );
+    }
+    assert_eq!(integer(&mut reading, "SELECT count(*) FROM t").await, 0);
+    let first_write = run(&mut reading, "INSERT INTO t VALUES (3)").await;
+    assert_eq!(code(&first_write), "TIDEGATE_FENCED");
+    assert_eq!(integer(&mut session, "SELECT count(*) FROM t").await, 0);
+
+    node.engine.lift_fence();
+    ok(&mut session, "INSERT INTO t VALUES (4)").await;
+    assert_eq!(integer(&mut session, "SELECT count(*) FROM t").await, 1);
+}
+
+#[tokio::test]
+async fn a_node_that_may_not_begin_to_lead_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(Options::new(dir.path())).unwrap();
+    let mut session = engine.session();
+    assert_eq!(
+        code(&run(&mut session, "CREATE TABLE t(a)").await),
+        "TIDEGATE_READ_ONLY"
+    );
+    engine.fence("n1 and n2 both opened epoch 2");
+    assert_eq!(
+        code(&run(&mut session, "CREATE TABLE t(a)").await),
+        "TIDEGATE_FENCED"
+    );
+    assert_eq!(
+        integer(
+            &mut session,
+            "SELECT count(*) FROM sqlite_schema WHERE name = 't'"
+        )
+        .await,
+        0
+    );
+}
