@@ -15,6 +15,7 @@ use serde_json::json;
 use tidegate_replica::follower::FollowerHandle;
 use tidegate_replica::followers::Followers;
 use tidegate_replica::ids::NodeId;
+use tokio::sync::watch;
 
 use crate::status::{NodeStatus, Role, State as NodeState, StatusReceiver};
 
@@ -23,7 +24,7 @@ pub struct Admin {
     /// On a primary: who follows.
     pub followers: Arc<Followers>,
     /// On a replica: its follower.
-    pub follower: Option<FollowerHandle>,
+    pub follower: watch::Receiver<Option<FollowerHandle>>,
     /// Who this node is.
     pub status: StatusReceiver,
 }
@@ -69,7 +70,8 @@ impl Admin {
         of_primary: impl FnOnce(&Followers) -> Vec<NodeId>,
     ) -> Response<Body> {
         let status = self.status.borrow().clone();
-        let started: Vec<String> = match (status.role, &self.follower) {
+        let follower = self.follower.borrow().clone();
+        let started: Vec<String> = match (status.role, &follower) {
             (Role::Replica, Some(follower)) if of_replica(follower) => vec![status.node.clone()],
             (Role::Replica, _) => Vec::new(),
             _ => of_primary(&self.followers)

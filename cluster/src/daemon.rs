@@ -7,25 +7,21 @@
 //! second signal exits at once; the database is safe then too, it only recovers at the next
 //! start.
 
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tidegate_engine::{Engine, Opening, Options, Store, meta, openings, statement_gate, store};
-use tidegate_replica::follower::{Follower, FollowerConfig, FollowerHandle};
 use tidegate_replica::followers::Followers;
 use tidegate_replica::ids::{BootId, NodeId};
 use tidegate_replica::mount::Mount;
-use tidegate_replica::service::{self, NodeFacts, Peer};
+use tidegate_replica::service::{self, Met, NodeFacts, Peer};
 use tidegate_replica::settings::Settings;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, Admin};
 use crate::autosize::{Limits, Sizes};
-use crate::config::{Config, RoleSetting, Synchronous};
+use crate::config::Config;
 use crate::duty::{self, LagBounds};
 use crate::forward::{ForwardLimits, Forwarder};
 use crate::front::body::BodyBudget;
@@ -35,9 +31,12 @@ use crate::health::{self, Health};
 use crate::metrics::Metrics;
 use crate::monitor;
 use crate::mounted::EngineSlot;
+use crate::options::{engine_options, to_usize};
+use crate::peers::{self, Sightings};
 use crate::readiness::Bounds;
-use crate::role;
-use crate::status::{NodeStatus, Reason, Role, State, StatusSender};
+use crate::roles::{self, RoleHandle, RoleKeeper};
+use crate::signals::Signals;
+use crate::status::{NodeStatus, State, StatusSender};
 use crate::tasks::Tasks;
 
 /// Why a node could not start, or had to stop.
@@ -75,12 +74,15 @@ pub async fn run(config: Config, until_stdin_closes: bool) -> Result<(), Error> 
     let health = bind(config.listen.health)?;
     let node = Node::new(config, sizes)?;
     node.serve_health(health);
+    let met = node.serve_peers(peer);
+    node.watch_peers(met);
+    let (mut keeper, role) = node.role_keeper();
     tokio::select! {
-        started = node.take_role() => started?,
+        started = keeper.start() => started?,
         () = signals.any() => return Ok(()),
     }
-    node.serve_peers(peer);
-    node.serve_clients(client);
+    node.tasks.spawn("role", keeper.run());
+    node.serve_clients(client, &role);
     node.announce();
     let outcome = tokio::select! {
         () = signals.any() => Ok(()),
@@ -120,8 +122,7 @@ struct Node {
     mount: Arc<Mount>,
     slot: EngineSlot,
     followers: Arc<Followers>,
-    /// On a replica.
-    follower: OnceLock<FollowerHandle>,
+    sightings: watch::Sender<Sightings>,
     settings: Settings,
     bounds: LagBounds,
     door: OnceLock<Arc<Door>>,
@@ -144,6 +145,9 @@ impl Node {
             proof_renewed_after: config.cluster.proof_renewal,
             ..Settings::default()
         };
+        let cluster = &config.cluster;
+        let sightings = Sightings::of(&cluster.peers, cluster.primary.as_deref());
+        let sightings = watch::Sender::new(sightings);
         Ok(Self {
             config,
             sizes,
@@ -153,7 +157,7 @@ impl Node {
             slot: EngineSlot::new(mount.current()),
             mount,
             followers: Arc::default(),
-            follower: OnceLock::new(),
+            sightings,
             settings,
             bounds: LagBounds::default(),
             door: OnceLock::new(),
@@ -192,121 +196,64 @@ impl Node {
         self.probes.spawn("monitor", monitor);
     }
 
-    /// Opens the database in the role that its history, or else the configuration, gives.
-    /// Recovery may take long: it runs on threads of its own, and `/startupz` waits for it.
-    async fn take_role(&self) -> Result<(), Error> {
-        self.status.send_modify(|status| {
-            status.state = State::Recovering;
-            status.detail = format!("opening {}", self.config.node.data_dir.display());
-        });
-        let dir = self.config.node.data_dir.clone();
-        let history = blocking(move || read_history(&dir)).await?;
-        let decision = role::decide(self.config.cluster.role, self.id.as_str(), &history);
-        if let Some(warning) = &decision.warning {
-            tracing::warn!(node = %self.id, "{warning}");
-        }
-        match decision.role {
-            RoleSetting::Primary => self.lead().await,
-            RoleSetting::Replica => self.follow(),
-        }
-    }
-
-    async fn lead(&self) -> Result<(), Error> {
-        let (mount, id) = (self.mount.clone(), self.config.node.id.clone());
-        let engine = blocking(move || {
-            let engine = Engine::open(mount.options().clone())?;
-            engine.start_primary(&id, "start")?;
-            mount.show(engine.clone());
-            Ok(engine)
-        })
-        .await?;
-        let identity = Identity::read(&engine)?;
-        self.status.send_modify(|status| {
-            status.cluster_id = identity.cluster_id;
-            status.epoch = identity.epoch;
-            status.role = Role::Primary;
-            status.primary = Some(status.node.clone());
-            status.state = State::Ready;
-            status.reason = Reason::None;
-            status.detail = "takes writes".to_owned();
-        });
-        let watch = duty::watch_followers(
-            self.followers.clone(),
-            self.slot.clone(),
-            self.status.clone(),
-            self.bounds,
-            self.tasks.stopping(),
-        );
-        self.tasks.spawn("followers", watch);
-        Ok(())
-    }
-
-    fn follow(&self) -> Result<(), Error> {
-        let source = self.source().ok_or_else(|| {
-            Error::Unsupported(
-                "a replica needs a primary to follow: set cluster.primary (--primary \
-                 http://host:9070), or cluster.peers"
-                    .into(),
-            )
-        })?;
-        let config = FollowerConfig {
-            node: self.id.clone(),
+    /// What enters this node's role, and what others need of it.
+    fn role_keeper(&self) -> (RoleKeeper, RoleHandle) {
+        RoleKeeper::new(roles::Parts {
+            id: self.id.clone(),
             boot: self.boot,
-            source: source.clone(),
+            cluster: self.config.cluster.clone(),
+            mount: self.mount.clone(),
+            slot: self.slot.clone(),
+            followers: self.followers.clone(),
+            status: self.status.clone(),
             settings: self.settings,
-        };
-        let (follower, handle) = Follower::new(config, self.mount.clone());
-        let stopping = self.tasks.stopping();
-        let following = async move {
-            follower.run(stopping).await;
-            Ok::<(), std::convert::Infallible>(())
-        };
-        self.tasks.spawn("follower", following);
-        let watch = duty::watch_follower(
-            handle.state.clone(),
-            source,
-            self.slot.clone(),
-            self.status.clone(),
-            self.bounds,
-            self.tasks.stopping(),
-        );
-        self.tasks.spawn("following", watch);
-        self.follower.set(handle).ok();
-        Ok(())
+            bounds: self.bounds,
+            sightings: self.sightings.subscribe(),
+            tasks: self.tasks.clone(),
+        })
     }
 
-    /// Whom a replica follows: the configured primary, or else the only other node.
-    fn source(&self) -> Option<String> {
-        let cluster = &self.config.cluster;
-        let peers = cluster.peers.first().map(|(_, url)| url.clone());
-        cluster
-            .primary
-            .clone()
-            .filter(|url| !url.is_empty())
-            .or(peers)
+    /// Asks every other node what it is, from now on.
+    fn watch_peers(&self, met: watch::Receiver<Option<Met>>) {
+        let urls: Vec<String> = self.sightings.borrow().peers.keys().cloned().collect();
+        for url in urls {
+            let watch = peers::watch_peer(
+                url,
+                self.id.to_string(),
+                self.settings,
+                self.sightings.clone(),
+                self.tasks.stopping(),
+            );
+            self.tasks.spawn("peer watch", watch);
+        }
+        let watch = peers::watch_met(met, self.sightings.clone(), self.tasks.stopping());
+        self.tasks.spawn("meetings", watch);
     }
 
     /// How clients' writes reach the primary from a replica.
-    fn forwarder(&self) -> Option<Arc<Forwarder>> {
-        self.follower.get()?;
-        Some(Arc::new(Forwarder::new(
-            self.source()?,
+    fn forwarder(&self, role: &RoleHandle) -> Arc<Forwarder> {
+        Arc::new(Forwarder::new(
+            role.primary.clone(),
             self.config.node.id.clone(),
             self.status.subscribe(),
             self.slot.clone(),
             self.settings,
             ForwardLimits::default(),
-        )))
+        ))
     }
 
-    fn serve_peers(&self, socket: TcpListener) {
+    /// Before the node has a role: nodes that start together ask each other first.
+    fn serve_peers(&self, socket: TcpListener) -> watch::Receiver<Option<Met>> {
         let facts = watch::Sender::new(NodeFacts::default());
+        let met = watch::Sender::new(None);
+        let meetings = met.subscribe();
         let peer = Peer {
             node: self.id.clone(),
             boot: self.boot,
             engine: self.mount.current(),
             facts: facts.subscribe(),
             followers: self.followers.clone(),
+            met,
             settings: self.settings,
         };
         let stopping = self.tasks.stopping();
@@ -314,13 +261,14 @@ impl Node {
         self.tasks.spawn("peer listener", serve);
         let tell = duty::tell_peers(self.status.subscribe(), facts, stopping);
         self.tasks.spawn("peer facts", tell);
+        meetings
     }
 
-    fn serve_clients(&self, socket: TcpListener) {
+    fn serve_clients(&self, socket: TcpListener, role: &RoleHandle) {
         let http = self.config.http.clone();
         let door = Arc::new(Door {
             engine: self.slot.clone(),
-            forwarder: self.forwarder(),
+            forwarder: Some(self.forwarder(role)),
             streams: Streams::new(&self.config.node.id, http.streams_max, http.stream_idle),
             status: self.status.subscribe(),
             bodies: BodyBudget::new(
@@ -339,7 +287,7 @@ impl Node {
         let health = self.health.get().expect("the health listener comes first");
         let admin = Arc::new(Admin {
             followers: self.followers.clone(),
-            follower: self.follower.get().cloned(),
+            follower: role.follower.clone(),
             status: self.status.subscribe(),
         });
         let routes = front::router(door.clone())
@@ -404,63 +352,6 @@ impl Node {
     }
 }
 
-/// Which cluster this copy belongs to, and in which epoch its history is.
-#[derive(Debug, Clone)]
-pub struct Identity {
-    /// The cluster's id; empty on a node that has none yet.
-    pub cluster_id: String,
-    /// Epoch of the newest opening; zero before the first.
-    pub epoch: u64,
-}
-
-impl Identity {
-    /// A few rows: short enough to be read here.
-    pub fn read(engine: &Engine) -> Result<Self, tidegate_engine::Error> {
-        let mut connection = engine.store().reader()?;
-        let cluster_id = meta::cluster_id(&mut connection)?;
-        let openings = openings::openings(&mut connection)?;
-        connection.close()?;
-        Ok(Self {
-            cluster_id: cluster_id.map_or_else(String::new, |id| id.to_string()),
-            epoch: openings.last().map_or(0, |opening| opening.epoch),
-        })
-    }
-}
-
-/// SIGTERM, SIGINT, and the end of standard input where that counts.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    stdin: Option<tokio::task::JoinHandle<()>>,
-}
-
-impl Signals {
-    fn new(until_stdin_closes: bool) -> std::io::Result<Self> {
-        // Blocks a thread to the process's end, which does not wait for it.
-        let stdin = || drop(std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            stdin: until_stdin_closes.then(|| tokio::task::spawn_blocking(stdin)),
-        })
-    }
-
-    /// Waits for the next one; standard input closes only once.
-    async fn any(&mut self) {
-        let stdin = async {
-            match &mut self.stdin {
-                Some(stdin) => stdin.await.ok(),
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-            _ = stdin => self.stdin = None,
-        }
-    }
-}
-
 fn bind(address: std::net::SocketAddr) -> Result<TcpListener, Error> {
     listener::bind(address).map_err(|error| Error::Listen(address, error))
 }
@@ -479,23 +370,6 @@ async fn fatal(mut slot: EngineSlot) -> String {
             () = slot.closed() => {}
         }
     }
-}
-
-/// Runs what blocks on a thread that may.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, tidegate_engine::Error> + Send + 'static,
-) -> Result<T, tidegate_engine::Error> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.expect("the engine contains its own panics")
-}
-
-/// The openings in a data directory, before anything is decided.
-fn read_history(dir: &Path) -> Result<Vec<Opening>, tidegate_engine::Error> {
-    let store = Store::open(dir)?;
-    let mut connection = store.reader()?;
-    let history = openings::openings(&mut connection)?;
-    connection.close()?;
-    Ok(history)
 }
 
 /// Ends all streams whenever the engine is closed, because they hold it.
@@ -526,52 +400,6 @@ async fn expire(door: Arc<Door>) -> Result<(), std::convert::Infallible> {
             () = door.stopping.cancelled() => return Ok(()),
         }
     }
-}
-
-/// The engine reads no configuration: every bound is handed over here.
-fn engine_options(config: &Config, sizes: &Sizes) -> Options {
-    let sql = &config.sql;
-    Options {
-        synchronous: match sql.synchronous {
-            Synchronous::Full => store::Synchronous::Full,
-            Synchronous::Normal => store::Synchronous::Normal,
-        },
-        cache_kib: u32::try_from(sizes.cache.value >> 10)
-            .unwrap_or(u32::MAX)
-            .max(1),
-        foreign_keys: sql.foreign_keys,
-        readers: to_usize(sizes.readers.value),
-        read_queue_max: sql.read_queue_max,
-        transactions_max: to_usize(sizes.transactions_max.value),
-        write_queue_max: sql.write_queue_max,
-        write_queue_bytes_max: to_usize(sizes.request_memory.value),
-        group_statements_max: sql.group_max,
-        statement_time_max: sql.statement_timeout,
-        write_time_max: sql.write_timeout,
-        permit_wait_max: sql.permit_wait,
-        transaction_idle_max: sql.transaction_idle,
-        transaction_permit_idle_max: sql.transaction_permit_idle,
-        transaction_time_max: sql.transaction_total,
-        result_bytes_max: to_usize(sizes.result_bytes_max.value),
-        wal_checkpoint_bytes: sql.checkpoint_bytes,
-        wal_bytes_max: sql.wal_bytes_max,
-        limits: statement_gate::Limits {
-            sql_bytes_max: sql.sql_bytes_max,
-            nesting_max: sql.nesting_max,
-            params_max: sql.params_max,
-            compound_terms_max: sql.compound_terms_max,
-            selects_max: sql.selects_max,
-            with_tables_max: sql.with_tables_max,
-            upsert_clauses_max: sql.upsert_clauses_max,
-            script_bytes_max: sql.script_bytes_max,
-            script_statements_max: sql.script_statements_max,
-        },
-        ..Options::new(Path::new(&config.node.data_dir))
-    }
-}
-
-fn to_usize(value: u64) -> usize {
-    usize::try_from(value).unwrap_or(usize::MAX)
 }
 
 fn greeting(config: &Config) -> String {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_engine::Seq;
+use tidegate_replica::follower::SourceAddress;
 use tidegate_replica::followers::{FollowerStatus, Followers};
 use tidegate_replica::history::Refusal;
 use tidegate_replica::proof::{self, PassReport};
@@ -252,7 +253,7 @@ pub fn of_replica(
 /// Keeps a replica's status.
 pub async fn watch_follower(
     mut state: watch::Receiver<FollowerState>,
-    source_url: String,
+    source: SourceAddress,
     slot: EngineSlot,
     status: StatusSender,
     bounds: LagBounds,
@@ -270,9 +271,10 @@ pub async fn watch_follower(
         let identity = match status.borrow().cluster_id.is_empty() {
             true => slot
                 .get()
-                .and_then(|engine| crate::daemon::Identity::read(&engine).ok()),
+                .and_then(|engine| crate::identity::Identity::read(&engine).ok()),
             false => None,
         };
+        let source_url = source.borrow().clone().unwrap_or_default();
         status.send_modify(|status| {
             if let Some(identity) = identity {
                 status.cluster_id = identity.cluster_id;
@@ -354,7 +356,11 @@ fn facts_of(status: &NodeStatus) -> NodeFacts {
         reason: status.reason.as_str().to_owned(),
         detail: status.detail.clone(),
         source: None,
-        is_proven: status.role == Role::Primary || proof.as_ref().is_some_and(|p| p.valid),
+        is_proven: match status.role {
+            Role::Primary => status.is_proven_primary,
+            Role::Unknown => false,
+            Role::Replica => proof.as_ref().is_some_and(|p| p.valid),
+        },
         proof,
     }
 }

@@ -25,6 +25,7 @@ use tidegate_engine::statement_gate::{BeginKind, Kind};
 use tidegate_engine::{Role, Seq, Session as EngineSession};
 use tidegate_proto::peer::v1::replication_client::ReplicationClient;
 use tidegate_replica::dial;
+use tidegate_replica::follower::SourceAddress;
 use tidegate_replica::remote_session::{CallError, OpenError, RemoteSession};
 use tidegate_replica::settings::Settings;
 use tidegate_replica::wire::{Answer, Call, Failure};
@@ -62,17 +63,18 @@ impl Default for ForwardLimits {
     }
 }
 
-/// The way to the primary, shared by all sessions of a replica.
+/// The way to the primary, shared by all sessions of a replica. When another node becomes the
+/// primary, new sessions go there; those that hold a transaction end with the old one.
 pub struct Forwarder {
-    primary: String,
+    primary: SourceAddress,
     node: String,
     status: StatusReceiver,
     engine: EngineSlot,
     settings: Settings,
     limits: ForwardLimits,
-    client: tokio::sync::Mutex<Option<ReplicationClient<Channel>>>,
-    /// Open, and between two calls.
-    idle: Mutex<Vec<RemoteSession>>,
+    client: tokio::sync::Mutex<Option<(String, ReplicationClient<Channel>)>>,
+    /// Open, and between two calls, with the address of the primary that has them.
+    idle: Mutex<Vec<(String, RemoteSession)>>,
 }
 
 /// A client's session.
@@ -88,7 +90,7 @@ pub struct Session {
 /// The transaction at the primary.
 enum Forwarded {
     None,
-    Open(Box<RemoteSession>),
+    Open(Box<(String, RemoteSession)>),
     /// It was rolled back behind the client's back, who has not said ROLLBACK yet.
     Lost,
 }
@@ -110,9 +112,9 @@ enum Stake {
 }
 
 impl Forwarder {
-    /// To the primary at this peer address, from the node of this name.
+    /// To the primary whose peer address this tells, from the node of this name.
     pub fn new(
-        primary: String,
+        primary: SourceAddress,
         node: String,
         status: StatusReceiver,
         engine: EngineSlot,
@@ -153,21 +155,25 @@ impl Forwarder {
     }
 
     /// An open session. An error means that nothing was asked of anybody.
-    async fn open(&self) -> Result<RemoteSession, WireError> {
+    async fn open(&self) -> Result<(String, RemoteSession), WireError> {
+        let Some(url) = self.primary.borrow().clone() else {
+            return Err(not_ready("no primary is known to this node at the moment"));
+        };
         loop {
             let idle = self.idle().pop();
-            let Some(mut idle) = idle else { break };
-            if idle.is_alive().await {
-                return Ok(idle);
+            let Some((of, mut idle)) = idle else { break };
+            if of == url && idle.is_alive().await {
+                return Ok((of, idle));
             }
         }
-        let opened = tokio::time::timeout(self.limits.open_deadline, self.open_new()).await;
-        opened.unwrap_or_else(|_| Err(self.unreached("it did not answer in time")))
+        let opened = tokio::time::timeout(self.limits.open_deadline, self.open_new(&url)).await;
+        let opened = opened.unwrap_or_else(|_| Err(unreached(&url, "it did not answer in time")));
+        Ok((url, opened?))
     }
 
-    async fn open_new(&self) -> Result<RemoteSession, WireError> {
+    async fn open_new(&self, url: &str) -> Result<RemoteSession, WireError> {
         let cluster = self.status.borrow().cluster_id.clone();
-        let mut client = self.client().await?;
+        let mut client = self.client(url).await?;
         let opened = RemoteSession::open(&mut client, &cluster, &self.node, &self.settings).await;
         match opened {
             Ok(session) => Ok(session),
@@ -175,41 +181,32 @@ impl Forwarder {
             Err(OpenError::Unreached(error)) => {
                 // The next one resolves the name anew.
                 *self.client.lock().await = None;
-                Err(self.unreached(error))
+                Err(unreached(url, error))
             }
         }
     }
 
-    async fn client(&self) -> Result<ReplicationClient<Channel>, WireError> {
+    async fn client(&self, url: &str) -> Result<ReplicationClient<Channel>, WireError> {
         let mut client = self.client.lock().await;
-        if let Some(client) = &*client {
+        if let Some((of, client)) = &*client
+            && of == url
+        {
             return Ok(client.clone());
         }
-        let dialled = dial::dial(&self.primary, &self.settings).await;
-        let dialled = dialled.map_err(|error| self.unreached(error))?;
-        Ok(client.insert(dialled).clone())
+        let dialled = dial::dial(url, &self.settings).await;
+        let dialled = dialled.map_err(|error| unreached(url, error))?;
+        Ok(client.insert((url.to_owned(), dialled)).1.clone())
     }
 
-    fn keep(&self, session: RemoteSession) {
+    fn keep(&self, of: String, session: RemoteSession) {
         let mut idle = self.idle();
         if idle.len() < self.limits.idle_sessions_max {
-            idle.push(session);
+            idle.push((of, session));
         }
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<RemoteSession>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<(String, RemoteSession)>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn unreached(&self, why: impl std::fmt::Display) -> WireError {
-        WireError::new(
-            "TIDEGATE_NOT_READY",
-            format!(
-                "this node is a replica and could not reach the primary at {}: {why}. Nothing was \
-                 run; try again",
-                self.primary
-            ),
-        )
     }
 }
 
@@ -321,7 +318,7 @@ impl Session {
         if matches!(self.forwarded, Forwarded::Open(_)) {
             return Ok(true);
         }
-        if self.forwarder.is_none() {
+        if !self.forwarder.as_ref().is_some_and(|way| way.is_needed()) {
             return Ok(false);
         }
         let statements = self.local.split(sql)?;
@@ -351,12 +348,16 @@ impl Session {
             .forwarder
             .clone()
             .expect("a place elsewhere needs a way");
-        let (mut remote, state) = match std::mem::replace(&mut self.forwarded, Forwarded::None) {
-            Forwarded::Open(remote) => {
+        let (of, mut remote, state) = match std::mem::replace(&mut self.forwarded, Forwarded::None)
+        {
+            Forwarded::Open(open) => {
                 self.forwarded = Forwarded::Lost;
-                (*remote, None)
+                (open.0, open.1, None)
             }
-            _ => (forwarder.open().await?, Some(self.local.state())),
+            _ => {
+                let (of, remote) = forwarder.open().await?;
+                (of, remote, Some(self.local.state()))
+            }
         };
         let inside = state.is_none();
         if inside && !remote.is_alive().await {
@@ -376,15 +377,15 @@ impl Session {
         };
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return Err(self.failed(error, remote, stake, inside)),
+            Err(error) => return Err(self.failed(error, (of, remote), stake, inside)),
         };
         self.local.restore(answer.state);
         match answer.is_autocommit {
             true => {
                 self.forwarded = Forwarded::None;
-                forwarder.keep(remote);
+                forwarder.keep(of, remote);
             }
-            false => self.forwarded = Forwarded::Open(Box::new(remote)),
+            false => self.forwarded = Forwarded::Open(Box::new((of, remote))),
         }
         if let (Some(position), Stake::Commit) = (answer.position, stake) {
             let applied = forwarder.wait_applied(position).await;
@@ -399,7 +400,7 @@ impl Session {
     fn failed(
         &mut self,
         error: CallError,
-        remote: RemoteSession,
+        remote: (String, RemoteSession),
         stake: Stake,
         inside: bool,
     ) -> WireError {
@@ -411,10 +412,7 @@ impl Session {
                 WireError::new("TIDEGATE_TOO_LARGE", format!("{error}. Nothing was run"))
             }
             CallError::NotSent(_) if inside => lost(),
-            CallError::NotSent(_) => WireError::new(
-                "TIDEGATE_NOT_READY",
-                format!("the primary was lost: {error}. Nothing was run; try again"),
-            ),
+            CallError::NotSent(_) => not_ready(format!("the primary was lost: {error}")),
             CallError::Lost(_) if stake == Stake::Commit => {
                 // Over, one way or the other.
                 self.forwarded = Forwarded::None;
@@ -433,6 +431,19 @@ impl Session {
             ),
         }
     }
+}
+
+fn unreached(url: &str, why: impl std::fmt::Display) -> WireError {
+    not_ready(format!(
+        "this node is a replica and could not reach the primary at {url}: {why}"
+    ))
+}
+
+fn not_ready(why: impl std::fmt::Display) -> WireError {
+    WireError::new(
+        "TIDEGATE_NOT_READY",
+        format!("{why}. Nothing was run; try again"),
+    )
 }
 
 /// Where a statement outside a transaction runs on a replica.

@@ -5,10 +5,14 @@
 //! not follow because a file says so, nor must a replica begin to write; so the configured
 //! role counts for an empty data directory only, and afterwards the newest opening decides:
 //! a node is the primary exactly if that opening names it.
+//!
+//! What it would be by itself is not the last word: before it leads it asks its peers, and
+//! what they say may keep it from doing so ([`settle`]).
 
 use tidegate_engine::Opening;
 
 use crate::config::RoleSetting;
+use crate::meeting::{Findings, Verdict};
 
 /// What a node is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +21,17 @@ pub struct Decision {
     pub role: RoleSetting,
     /// The configuration says otherwise: to be warned of at each start.
     pub warning: Option<String>,
+}
+
+/// How a node that would be the primary begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Beginning {
+    /// It leads.
+    Lead,
+    /// It follows instead, for this reason.
+    Follow(String),
+    /// It only reads until an operator decides.
+    Stand(Verdict),
 }
 
 /// Decides from the node's own openings.
@@ -43,6 +58,22 @@ pub fn decide(configured: RoleSetting, node: &str, openings: &[Opening]) -> Deci
     Decision { role, warning }
 }
 
+/// Decides what a node that would be the primary does with what its peers have said.
+pub fn settle(is_empty: bool, findings: &Findings) -> Beginning {
+    if let (true, Some(found)) = (is_empty, &findings.data_elsewhere) {
+        return Beginning::Follow(format!(
+            "this node is empty and told to be the primary, but {found}: it begins no cluster of \
+             its own beside it and follows instead. Set cluster.role to replica, or correct \
+             cluster.peers"
+        ));
+    }
+    match &findings.verdict {
+        Verdict::Free => Beginning::Lead,
+        Verdict::Fenced(objection) => Beginning::Follow(objection.text.clone()),
+        verdict => Beginning::Stand(verdict.clone()),
+    }
+}
+
 fn word(role: RoleSetting) -> &'static str {
     match role {
         RoleSetting::Primary => "primary",
@@ -52,8 +83,11 @@ fn word(role: RoleSetting) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use tidegate_engine::Seq;
+    use tidegate_replica::ids::Epoch;
+
+    use super::*;
+    use crate::meeting::Objection;
 
     fn opened_by(node: &str) -> Vec<Opening> {
         vec![Opening {
@@ -64,6 +98,14 @@ mod tests {
             opened_ms: 0,
             why: "start".to_owned(),
         }]
+    }
+
+    fn objection() -> Objection {
+        Objection {
+            epoch: Epoch::new(4),
+            leader: "n2".to_owned(),
+            text: "n2 leads".to_owned(),
+        }
     }
 
     #[test]
@@ -82,10 +124,39 @@ mod tests {
         let usurper = decide(RoleSetting::Primary, "n2", &opened_by("n1"));
         assert_eq!(usurper.role, RoleSetting::Replica);
         assert!(usurper.warning.is_some());
-        assert!(
-            decide(RoleSetting::Primary, "n1", &opened_by("n1"))
-                .warning
-                .is_none()
-        );
+        let expected = decide(RoleSetting::Primary, "n1", &opened_by("n1"));
+        assert!(expected.warning.is_none());
+    }
+
+    #[test]
+    fn an_empty_node_begins_no_cluster_beside_data() {
+        let beside = Findings {
+            data_elsewhere: Some("n2 at http://n2:9070 holds data".to_owned()),
+            ..Findings::default()
+        };
+        let Beginning::Follow(why) = settle(true, &beside) else {
+            panic!("it must not lead");
+        };
+        assert!(why.contains("n2 at http://n2:9070"), "{why}");
+        // A node with data of its own is the primary that those peers follow.
+        assert_eq!(settle(false, &beside), Beginning::Lead);
+        assert_eq!(settle(true, &Findings::default()), Beginning::Lead);
+    }
+
+    #[test]
+    fn a_node_that_was_replaced_follows_and_one_in_conflict_stands() {
+        let with = |verdict| Findings {
+            verdict,
+            ..Findings::default()
+        };
+        let fenced = settle(false, &with(Verdict::Fenced(objection())));
+        assert_eq!(fenced, Beginning::Follow("n2 leads".to_owned()));
+        for verdict in [
+            Verdict::Conflict(objection()),
+            Verdict::RolledBack(objection()),
+        ] {
+            let found = settle(false, &with(verdict.clone()));
+            assert_eq!(found, Beginning::Stand(verdict));
+        }
     }
 }

@@ -53,6 +53,11 @@ pub struct NodeStatus {
     pub pass_rows: Option<u64>,
     /// On a replica: why applying stopped, if it did.
     pub stalled: Option<String>,
+    /// On a primary: it needs no proof, because it began its epoch's rows itself or held a valid
+    /// proof when it was promoted. Followers keep theirs then.
+    pub is_proven_primary: bool,
+    /// The other nodes.
+    pub peers: Vec<PeerStatus>,
     /// Self-tests.
     pub probes: Probes,
     /// Space of the data directory's file system.
@@ -166,6 +171,27 @@ pub struct ReplicaStatus {
     pub pass_rows: Option<u64>,
 }
 
+/// Another node, as this one sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PeerStatus {
+    /// Its name, from itself or from the configuration.
+    pub node: Option<String>,
+    /// Its peer address.
+    pub url: String,
+    /// It answered when it was last asked.
+    pub reachable: bool,
+    /// What it says it is.
+    pub role: Option<String>,
+    /// The state it says it is in.
+    pub state: Option<String>,
+    /// The epoch of its history.
+    pub epoch: u64,
+    /// The end of its log.
+    pub head_seq: u64,
+    /// What is wrong with it, or why it was not reached.
+    pub problem: Option<String>,
+}
+
 /// A replica's stream.
 #[derive(Debug, Clone, Serialize)]
 pub struct LinkStatus {
@@ -268,6 +294,8 @@ impl NodeStatus {
             passes: 0,
             pass_rows: None,
             stalled: None,
+            is_proven_primary: true,
+            peers: Vec::new(),
             probes: Probes::default(),
             disk: Disk::default(),
             since: Instant::now(),
@@ -322,6 +350,7 @@ impl NodeStatus {
             "link": self.link,
             "proof": self.proof,
             "stalled": self.stalled,
+            "peers": self.peers,
             "disk": self.disk,
             "uptime_seconds": seconds(self.since),
             "version": env!("CARGO_PKG_VERSION"),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -45,10 +46,21 @@ impl Tasks {
         name: &'static str,
         task: impl Future<Output = Result<(), E>> + Send + 'static,
     ) {
-        let (stop, fault) = (self.stop.clone(), self.fault.clone());
+        self.spawn_until(name, self.stop.clone(), task);
+    }
+
+    /// A task that lives until `until` is cancelled, which shutdown should do too: make it a
+    /// child of [`Self::stopping`]. Wait for its end with the handle.
+    pub fn spawn_until<E: std::fmt::Display>(
+        &self,
+        name: &'static str,
+        until: CancellationToken,
+        task: impl Future<Output = Result<(), E>> + Send + 'static,
+    ) -> JoinHandle<()> {
+        let fault = self.fault.clone();
         self.tracker.spawn(async move {
             let message = match catch(task).await {
-                Ok(Ok(())) if stop.is_cancelled() => return,
+                Ok(Ok(())) if until.is_cancelled() => return,
                 Ok(Ok(())) => "it ended before shutdown".to_owned(),
                 Ok(Err(error)) => error.to_string(),
                 Err(panic) => format!("it panicked: {panic}"),
@@ -62,7 +74,7 @@ impl Tasks {
                 });
                 is_first
             });
-        });
+        })
     }
 
     /// A task that may end by itself: a connection, a single request.
@@ -154,6 +166,20 @@ mod tests {
             Ok::<_, String>(())
         });
         assert_eq!(tasks.fault().await.message, "it panicked: boom");
+    }
+
+    #[tokio::test]
+    async fn a_task_of_a_role_may_end_with_it() {
+        let tasks = Tasks::new();
+        let role = tasks.stopping().child_token();
+        let until = role.clone();
+        let ended = tasks.spawn_until("role", role.clone(), async move {
+            until.cancelled().await;
+            Ok::<_, String>(())
+        });
+        role.cancel();
+        ended.await.expect("ended");
+        assert_eq!(*tasks.fault.borrow(), None);
     }
 
     #[tokio::test]

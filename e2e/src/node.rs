@@ -61,6 +61,14 @@ impl NodeOptions {
         Ok(options)
     }
 
+    /// Lists other nodes as its peers, beside those it has.
+    pub fn know(&mut self, others: &[&NodeOptions]) {
+        for other in others {
+            let peer = format!("{}={}", other.id, other.peer_url());
+            self.extra.extend(["--peer".to_owned(), peer]);
+        }
+    }
+
     /// Where peers dial this node.
     pub fn peer_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.ports[1])

@@ -22,7 +22,7 @@ use tidegate_engine::{Applier, Engine, Error as EngineError, Seq, meta};
 use tidegate_proto::PROTOCOL_VERSION;
 use tidegate_proto::peer::v1 as pb;
 use tokio::sync::{mpsc, watch};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::applying::{Applied, Applying};
 use crate::backoff::Backoff;
@@ -43,6 +43,14 @@ use crate::wire::{Accepted, Hello, SourceClock};
 /// Requests that may wait for the follower.
 const REQUESTS_MAX: usize = 8;
 
+/// Whom to follow, as the value of whoever knows it.
+pub type SourceAddress = watch::Receiver<Option<String>>;
+
+/// An address that does not change.
+pub fn fixed_source(url: String) -> SourceAddress {
+    watch::Sender::new(Some(url)).subscribe()
+}
+
 /// Whom to follow, and as whom.
 #[derive(Debug, Clone)]
 pub struct FollowerConfig {
@@ -50,8 +58,10 @@ pub struct FollowerConfig {
     pub node: NodeId,
     /// Tells this run of the process from others.
     pub boot: BootId,
-    /// Peer address of the source, `http://host:9070`.
-    pub source: String,
+    /// Peer address of the source, `http://host:9070`; `None` while nobody knows one. When it
+    /// changes the stream ends and the new one is dialled: a stream is worth nothing when its
+    /// source does not lead any more.
+    pub source: SourceAddress,
     /// Bounds.
     pub settings: Settings,
 }
@@ -82,6 +92,8 @@ pub struct FollowerHandle {
 /// See the module's head.
 pub struct Follower {
     config: FollowerConfig,
+    /// The source of the present attempt.
+    url: String,
     mount: Arc<Mount>,
     state: watch::Sender<FollowerState>,
     requests: mpsc::Receiver<Request>,
@@ -145,6 +157,7 @@ impl Follower {
         };
         let follower = Self {
             backoff: Backoff::new(config.settings.backoff),
+            url: String::new(),
             config,
             mount,
             state,
@@ -221,6 +234,11 @@ impl Follower {
 
     /// One stream, from dialling to its end.
     async fn attempt(&mut self, node: &mut Open, stop: &CancellationToken) -> Next {
+        let Some(url) = self.config.source.borrow_and_update().clone() else {
+            self.publish(Phase::Connecting, NO_SOURCE);
+            return Next::Wait;
+        };
+        self.url = url;
         self.publish(Phase::Connecting, "");
         let settled = tokio::select! {
             () = stop.cancelled() => return Next::Stop,
@@ -237,13 +255,15 @@ impl Follower {
         };
         let ours = hello.standing.clone();
         let engine = node.engine.clone();
+        let stream = stop.child_token();
+        let _moved = cancel_when_moved(self.config.source.clone(), stream.clone());
         let opened = tokio::select! {
-            () = stop.cancelled() => return Next::Stop,
+            () = stream.cancelled() => return self.ended(Ended::Stop),
             opened = sink::open(self, &engine, &mut node.applying, hello) => opened,
         };
         let ended = match opened {
             Ok((sink, accepted)) => match sink.accept(&ours, &accepted).await {
-                Ok(sink) => sink.follow(stop).await,
+                Ok(sink) => sink.follow(&stream).await,
                 Err(ended) => ended,
             },
             Err(ended) => ended,
@@ -278,7 +298,8 @@ impl Follower {
     fn ended(&mut self, ended: Ended) -> Next {
         self.draft.source = None;
         match ended {
-            Ended::Stop => Next::Stop,
+            // Only the stream if the source moved; the caller looks at the process's own token.
+            Ended::Stop => Next::Wait,
             Ended::Lost(error) => {
                 tracing::info!(%error, "the stream ended");
                 self.draft.failures += 1;
@@ -408,7 +429,9 @@ impl Follower {
 
     async fn receive_snapshot(&mut self) -> Result<tidegate_engine::snapshot::Checked> {
         let settings = self.config.settings;
-        let mut client = dial::dial(&self.config.source, &settings).await?;
+        let source = self.config.source.borrow_and_update().clone();
+        let source = source.ok_or_else(|| Error::network(NO_SOURCE))?;
+        let mut client = dial::dial(&source, &settings).await?;
         let request = dial::request(pb::SnapshotRequest {
             protocol_version: PROTOCOL_VERSION,
             cluster_id: String::new(),
@@ -443,6 +466,7 @@ impl Follower {
         tokio::select! {
             () = stop.cancelled() => {}
             () = tokio::time::sleep(wait) => {}
+            () = moved(&mut self.config.source) => self.backoff.reset(),
             Some(request) = self.requests.recv() => {
                 if let Request::Repair { why } = request {
                     self.begin_repair(why);
@@ -459,7 +483,7 @@ impl Follower {
     }
 
     pub(crate) fn source_url(&self) -> &str {
-        &self.config.source
+        &self.url
     }
 
     pub(crate) fn prover(&mut self) -> &mut Prover {
@@ -595,6 +619,32 @@ impl Follower {
         }
         self.level.behind_since(applied, head, lag_ms, now)
     }
+}
+
+/// What a follower says while it has nobody to dial.
+const NO_SOURCE: &str = "no primary is known; waiting for one to be found among the peers";
+
+/// Waits until the address is another one than last seen.
+async fn moved(source: &mut SourceAddress) {
+    if source.changed().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+/// Ends a stream when its source is not the one to follow any more. Until the guard is dropped.
+fn cancel_when_moved(mut source: SourceAddress, stream: CancellationToken) -> DropGuard {
+    let over = CancellationToken::new();
+    let guard = over.clone().drop_guard();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = over.cancelled() => {}
+            () = moved(&mut source) => {
+                tracing::info!(source = ?*source.borrow(), "the source moved");
+                stream.cancel();
+            }
+        }
+    });
+    guard
 }
 
 /// A node without data takes over the cluster of its source, before it takes any data.

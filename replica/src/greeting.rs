@@ -17,7 +17,7 @@ use tonic::{Status, Streaming};
 
 use crate::error::{Error, Result};
 use crate::history::{Admission, Refusal, SnapshotReason, admit};
-use crate::service::Peer;
+use crate::service::{Met, Peer};
 use crate::source::{Inbound, Outbound, Source};
 use crate::standing;
 use crate::wire::{Accepted, FromFollower, Greeting, Hello, Refused, SourceClock};
@@ -194,7 +194,7 @@ impl Serving {
                 head: ours.seq,
                 floor: facts.floor,
                 heartbeat_interval_ms: interval_ms(&self.peer),
-                source_is_proven: facts.may_write || self.peer.facts.borrow().is_proven,
+                source_is_proven: self.peer.facts.borrow().is_proven,
                 history: ours.history.clone(),
             }),
             (Admission::SnapshotRequired(reason), _) => {
@@ -204,6 +204,9 @@ impl Serving {
             (Admission::Refused(code), _) => self.refuse(code, hello, &ours.history),
             (Admission::Accepted, None) => self.refuse(Refusal::NotReady, hello, &ours.history),
         };
+        if let Admission::Refused(code) = verdict {
+            self.note_meeting(code, hello);
+        }
         if !matches!(greeting, Greeting::Accepted(_)) {
             let why = format!("{verdict:?}");
             tracing::info!(node = %hello.node, why, "a follower was turned away");
@@ -217,6 +220,16 @@ impl Serving {
         Ok(accepted.then_some(facts.floor))
     }
 
+    /// A follower that knows of another primary says something about this node too.
+    fn note_meeting(&self, code: Refusal, hello: &Hello) {
+        if let Refusal::Fenced | Refusal::ConfigConflict | Refusal::Ahead = code {
+            self.peer.met.send_replace(Some(Met {
+                node: hello.node.clone(),
+                standing: hello.standing.clone(),
+            }));
+        }
+    }
+
     fn refuse(&self, code: Refusal, hello: &Hello, ours: &crate::history::History) -> Greeting {
         let theirs = &hello.standing.history;
         let text = match code {
@@ -226,10 +239,18 @@ impl Serving {
                 ours.epoch(),
                 theirs.epoch()
             ),
-            Refusal::ConfigConflict => format!(
-                "epoch {} was opened by two nodes independently; an operator decides",
-                ours.epoch()
-            ),
+            Refusal::ConfigConflict => {
+                let opener = |history: &crate::history::History| {
+                    history.last().map_or_else(String::new, |o| o.node.clone())
+                };
+                format!(
+                    "epoch {} was opened by {} and, independently, by {}; an operator decides whose \
+                     data counts",
+                    ours.epoch(),
+                    opener(ours),
+                    opener(theirs),
+                )
+            }
             Refusal::Ahead => format!(
                 "you have applied {}, which this node does not have (any more)",
                 hello.standing.seq

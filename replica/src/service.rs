@@ -23,6 +23,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::error::{Error, Result};
 use crate::followers::{FollowerStatus, Followers};
 use crate::greeting;
+use crate::history::Standing;
 use crate::ids::{BootId, NodeId};
 use crate::proof::PassReport;
 use crate::session_service::IncomingSession;
@@ -52,6 +53,15 @@ pub struct NodeFacts {
     pub is_proven: bool,
 }
 
+/// A follower that was turned away for what its history says about this node's.
+#[derive(Debug, Clone)]
+pub struct Met {
+    /// Its name.
+    pub node: NodeId,
+    /// Where it stands.
+    pub standing: Standing,
+}
+
 /// What the server needs.
 #[derive(Clone)]
 pub struct Peer {
@@ -65,6 +75,8 @@ pub struct Peer {
     pub facts: watch::Receiver<NodeFacts>,
     /// Who follows.
     pub followers: Arc<Followers>,
+    /// The last one whose history contradicts this node's; whoever decides about roles reads it.
+    pub met: watch::Sender<Option<Met>>,
     /// Bounds.
     pub settings: Settings,
 }
@@ -243,6 +255,8 @@ pub fn describe(peer: &Peer) -> Result<Description> {
         version: facts.version,
         cluster: None,
         node: peer.node.clone(),
+        boot: Some(peer.boot),
+        is_open: false,
         role: facts.role,
         state: facts.state,
         reason: facts.reason,
@@ -258,6 +272,7 @@ pub fn describe(peer: &Peer) -> Result<Description> {
     if let Some(engine) = engine {
         let mut connection = engine.store().reader()?;
         let (standing, source) = standing::read(&engine, &mut connection)?;
+        description.is_open = true;
         description.cluster = standing.cluster;
         description.history = standing.history;
         description.head = standing.seq;

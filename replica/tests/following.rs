@@ -5,6 +5,7 @@ mod common;
 use common::{PATIENCE, Primary, Replica, assert_equal};
 use tidegate_engine::Seq;
 use tidegate_replica::proof::Verdict;
+use tidegate_replica::state::FollowerState;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fresh_replica_catches_up_and_follows() {
@@ -70,6 +71,48 @@ async fn an_idle_pair_connects_once_and_is_proven() {
     let status = primary.until("proven", |f| f.report.is_some()).await;
     assert_eq!(status.report.unwrap().verdict, Verdict::Equal);
     assert_eq!(status.connects, 1);
+    replica.stop().await;
+    primary.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_goes_where_its_source_is_said_to_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let primary = Primary::start(&dir.path().join("n1")).await;
+    primary.run(&["CREATE TABLE t (v)"]).await;
+    let source = tokio::sync::watch::Sender::new(None);
+    let replica = Replica::start_at(
+        &dir.path().join("n2"),
+        source.subscribe(),
+        "n2",
+        common::settings(),
+    );
+    let state = replica.until("waiting", |s| s.failures == 0 && !s.detail.is_empty());
+    assert!(state.await.detail.contains("no primary is known"));
+    source.send_replace(Some(primary.url()));
+    replica.until_level(&primary).await;
+
+    // The same data at another address: the stream ends and the new one begins.
+    let relay = Replica::start_as(
+        &dir.path().join("n3"),
+        &primary.url(),
+        "n3",
+        common::settings(),
+    );
+    relay.until_level(&primary).await;
+    let served = common::Served::of_replica(&relay, "n3").await;
+    source.send_replace(Some(served.url()));
+    let moved = |s: &FollowerState| s.source.as_ref().is_some_and(|n| n.as_str() == "n3");
+    replica.until("moved", moved).await;
+    source.send_replace(Some(primary.url()));
+    replica
+        .until("moved back", |s| s.is_attached() && !moved(s))
+        .await;
+    primary.run(&["INSERT INTO t VALUES (1)"]).await;
+    replica.until_level(&primary).await;
+    assert_equal(&primary, &replica);
+    served.stop().await;
+    relay.stop().await;
     replica.stop().await;
     primary.stop().await;
 }

@@ -89,6 +89,11 @@ fn show(status: &Value) -> String {
     for (check, reason) in status["failing"].as_object().into_iter().flatten() {
         text += &format!("\nnot ready: {check}: {}", word(reason));
     }
+    for peer in status["peers"].as_array().into_iter().flatten() {
+        if let Some(problem) = peer["problem"].as_str() {
+            text += &format!("\npeer {}: {problem}", word(&peer["node"]));
+        }
+    }
     text
 }
 
@@ -138,6 +143,8 @@ mod tests {
             "cluster_id": "0123456789abcdef", "cluster_name": "c", "epoch": 2,
             "node": "n1", "role": "primary", "state": "ready", "reason": "none",
             "applied_seq": 10, "head": {"seq": 10}, "failing": {"disk": "3 MiB free"},
+            "peers": [{"node": "n2", "problem": null},
+                {"node": "n3", "problem": "http://n3:9070 did not answer in time"}],
             "replicas": [{"node": "n2", "state": "catching_up", "reason": "network",
                 "applied_seq": 7, "lag": {"changes": 3, "seconds": 0.25}, "proof": null}],
         });
@@ -151,6 +158,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
-        assert!(text.ends_with("not ready: disk: 3 MiB free"));
+        let end = "not ready: disk: 3 MiB free\npeer n3: http://n3:9070 did not answer in time";
+        assert!(text.ends_with(end), "{text}");
     }
 }

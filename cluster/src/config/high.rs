@@ -272,6 +272,7 @@ impl Config {
                 "must be 1 to 63 letters, digits, `-`, `_` or `.`; set one with --node-id",
             );
         }
+        self.check_peers(read);
         for path in UNSUPPORTED {
             if !read.text(path).is_empty() {
                 read.problem(path, "is not in this version; remove it");
@@ -282,6 +283,29 @@ impl Config {
                 "sql.transaction_total",
                 "must not be below sql.transaction_idle",
             );
+        }
+    }
+}
+
+impl Config {
+    /// A list that names this node, or one node or address twice, is a copied line that nobody
+    /// corrected; what it would do is worse than not starting.
+    fn check_peers(&self, read: &mut Reader<'_>) {
+        let path = "cluster.peers";
+        let mut seen = Vec::new();
+        for (id, url) in &self.cluster.peers {
+            if *id == self.node.id {
+                read.problem(
+                    path,
+                    format!("names this node ({id}); list the other nodes only"),
+                );
+            }
+            for word in [id, url] {
+                if seen.contains(&word) {
+                    read.problem(path, format!("names {word} twice"));
+                }
+                seen.push(word);
+            }
         }
     }
 }
@@ -588,6 +612,30 @@ mod tests {
         .expect_err("four problems");
         assert_eq!(problems.0.len(), 4, "{problems}");
         assert!(problems.to_string().contains("cluster.role (t.toml)"));
+    }
+
+    #[test]
+    fn a_list_of_peers_names_each_other_node_once() {
+        let with = |peers: &str| {
+            resolve(&format!(
+                "[node]\nid = \"n1\"\n[cluster]\npeers = [{peers}]"
+            ))
+        };
+        with("\"n2=http://b:9070\", \"n3=http://c:9070\"").expect("fine");
+        for (peers, word) in [
+            ("\"n1=http://a:9070\"", "names this node (n1)"),
+            (
+                "\"n2=http://b:9070\", \"n2=http://c:9070\"",
+                "names n2 twice",
+            ),
+            (
+                "\"n2=http://b:9070\", \"n3=http://b:9070\"",
+                "http://b:9070 twice",
+            ),
+        ] {
+            let problems = with(peers).expect_err("refused").to_string();
+            assert!(problems.contains(word), "{problems}");
+        }
     }
 
     #[test]

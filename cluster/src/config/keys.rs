@@ -176,7 +176,7 @@ pub const KEYS: &[Key] = &[
         Kind::List,
         "[]",
         "The other nodes, as `id=http://host:9070`. Every node dials all of them, a primary too: \
-         that is how two primaries find each other.",
+         that is how two primaries find each other, and how a replica finds the primary.",
     ),
     cluster(
         "cluster.ack",

@@ -717,6 +717,12 @@ pub struct DescribeReply {
     /// This node's clock now, milliseconds.
     #[prost(uint64, tag = "15")]
     pub clock_ms: u64,
+    /// 16 random bytes for each run of the process: tells a node that dialled itself.
+    #[prost(bytes = "vec", tag = "16")]
+    pub boot_id: ::prost::alloc::vec::Vec<u8>,
+    /// Its database is open. Without, cluster, history, head and floor say nothing.
+    #[prost(bool, tag = "17")]
+    pub database_open: bool,
 }
 /// A follower as its source sees it.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -7,7 +7,7 @@ use super::compare::put_verdict;
 use super::{cluster, history, put_cluster, put_history, put_text, seq};
 use crate::error::Result;
 use crate::history::History;
-use crate::ids::{ClusterId, NodeId};
+use crate::ids::{BootId, ClusterId, NodeId};
 use crate::proof::Verdict;
 
 /// Followers that a description names.
@@ -22,6 +22,10 @@ pub struct Description {
     pub cluster: Option<ClusterId>,
     /// Its name.
     pub node: NodeId,
+    /// Its run of the process; `None` from a node that does not say.
+    pub boot: Option<BootId>,
+    /// Its database is open, so what it says of it is so. Without, nothing is known.
+    pub is_open: bool,
     /// primary, replica, witness.
     pub role: String,
     /// One word of the list of states.
@@ -90,6 +94,8 @@ impl Description {
             version: reply.version,
             cluster: cluster(&reply.cluster_id)?,
             node: NodeId::new(reply.node_id)?,
+            boot: <[u8; 16]>::try_from(&*reply.boot_id).ok().map(BootId::new),
+            is_open: reply.database_open,
             role: reply.role,
             state: reply.state,
             reason: reply.reason,
@@ -130,6 +136,10 @@ impl Description {
                 .unwrap_or_default(),
             proof: self.proof.as_ref().map(put_proof),
             clock_ms: self.clock_ms,
+            boot_id: self
+                .boot
+                .map_or_else(Vec::new, |boot| boot.bytes().to_vec()),
+            database_open: self.is_open,
         }
     }
 }

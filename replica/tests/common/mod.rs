@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_engine::{Engine, Options, Params, Seq, testing};
-use tidegate_replica::follower::{Follower, FollowerConfig, FollowerHandle};
+use tidegate_replica::follower::{
+    Follower, FollowerConfig, FollowerHandle, SourceAddress, fixed_source,
+};
 use tidegate_replica::followers::{FollowerStatus, Followers};
 use tidegate_replica::ids::{BootId, NodeId};
 use tidegate_replica::mount::Mount;
@@ -106,6 +108,7 @@ impl Primary {
             engine: current.subscribe(),
             facts: facts.subscribe(),
             followers: followers.clone(),
+            met: watch::Sender::new(None),
             settings: settings(),
         };
         let stop = CancellationToken::new();
@@ -197,6 +200,7 @@ impl Served {
             engine: replica.mount.current(),
             facts: facts.subscribe(),
             followers: Arc::new(Followers::new()),
+            met: watch::Sender::new(None),
             settings: settings(),
         };
         let stop = CancellationToken::new();
@@ -235,11 +239,15 @@ impl Replica {
     }
 
     pub fn start_as(dir: &Path, source: &str, name: &str, settings: Settings) -> Self {
+        Self::start_at(dir, fixed_source(source.to_owned()), name, settings)
+    }
+
+    pub fn start_at(dir: &Path, source: SourceAddress, name: &str, settings: Settings) -> Self {
         let mount = Arc::new(Mount::new(options(dir)));
         let config = FollowerConfig {
             node: node_id(name),
             boot: boot_id(),
-            source: source.to_owned(),
+            source,
             settings,
         };
         let (follower, handle) = Follower::new(config, mount.clone());

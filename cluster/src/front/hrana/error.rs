@@ -68,7 +68,7 @@ pub const CODES: &[Code] = &[
         "TIDEGATE_FENCED",
         503,
         false,
-        "This node was replaced as primary.",
+        "Another node leads, or claims to. Nothing was committed; the message says what to do.",
     ),
     code(
         "TIDEGATE_STALE",
