@@ -14,6 +14,8 @@
 //! not something to replace. Whatever surprises is [`Error::Diverging`], the transaction is
 //! rolled back and the position stays; nothing is ever skipped.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use crate::adapter::Connection;
 use crate::batch::{BatchReader, Header, Record};
 use crate::change::{LogItem, Seq};
@@ -35,6 +37,7 @@ use crate::view::read_head;
 pub struct Applier {
     connection: Connection,
     position: Seq,
+    turn: Arc<Mutex<()>>,
 }
 
 /// What was applied.
@@ -62,6 +65,7 @@ impl Applier {
         Ok(Self {
             connection,
             position,
+            turn: store.turn().clone(),
         })
     }
 
@@ -79,6 +83,7 @@ impl Applier {
     pub fn apply(&mut self, batch: &mut Spool) -> Result<Applied> {
         let (mut reader, header) = BatchReader::open(batch)?;
         let position = self.position;
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = in_transaction(&mut self.connection, |connection| {
             if header.from != position || read_head(connection)? != position {
                 return Err(Error::Diverging(format!(

@@ -4,6 +4,7 @@
 //! a replica is fed from outside instead. Either way the newest committed position is
 //! watched with [`Engine::head`], and [`Engine::fatal`] tells when the process must exit.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -20,6 +21,7 @@ use crate::facts::CurrentFacts;
 use crate::high_water::HighWater;
 use crate::keeper::Keeper;
 use crate::logged;
+use crate::meta;
 use crate::names;
 use crate::openings::{self, NextEpoch, Opening};
 use crate::options::Options;
@@ -27,8 +29,10 @@ use crate::reader;
 use crate::result::Head;
 use crate::session::Session;
 use crate::shared::{Role, Shared};
+use crate::slots::Slot;
 use crate::stats::Stats;
 use crate::store::Store;
+use crate::trim::{self, Trimmed};
 use crate::view::read_head;
 use crate::writer::{self, WriterJob};
 
@@ -52,6 +56,8 @@ pub struct RolledBack {
 
 struct Maintenance {
     connection: Option<Connection>,
+    /// For the node's own tables.
+    internal: Option<Connection>,
     checkpointer: Checkpointer,
 }
 
@@ -67,10 +73,10 @@ impl Engine {
         let store = Store::open_with(&options.data_dir, options.synchronous, options.cache_kib)?;
         let mut connection = store.reader()?;
         let facts = CurrentFacts::read(&mut connection)?;
-        let head = read_head(&mut connection)?;
+        let log = (read_head(&mut connection)?, meta::floor(&mut connection)?);
         connection.close()?;
         let high_water = HighWater::open(store.dir())?;
-        let shared = Arc::new(Shared::new(options, store, facts, head, high_water));
+        let shared = Arc::new(Shared::new(options, store, facts, log, high_water));
         let threads = reader::spawn(&shared)?;
         let keeper = Keeper::spawn(&shared)?;
         Ok(Arc::new(Self {
@@ -78,6 +84,7 @@ impl Engine {
             keeper: Mutex::new(Some(keeper)),
             maintenance: Mutex::new(Maintenance {
                 connection: None,
+                internal: None,
                 checkpointer: Checkpointer::new(),
             }),
             shared,
@@ -103,6 +110,7 @@ impl Engine {
         let now_ms = clock::now_ms();
         let opening = openings::open_as_primary(&mut connection, node, why, now_ms, epoch)?;
         self.shared.publish(logged::head(&mut connection)?);
+        self.shared.publish_floor(meta::floor(&mut connection)?);
         self.shared.facts.refresh(&mut connection)?;
         connection.close()?;
         tracing::info!(node, why, epoch = opening.epoch, "taking writes");
@@ -189,6 +197,39 @@ impl Engine {
         self.shared.head.subscribe()
     }
 
+    /// The position from which the log is complete: a follower below it needs a snapshot.
+    pub fn floor(&self) -> watch::Receiver<Seq> {
+        self.shared.floor.subscribe()
+    }
+
+    /// The floor of the node that this one follows; zero until it was told. A replica keeps
+    /// as much of the log as its source does, so that it can take its place.
+    pub fn source_floor(&self) -> Seq {
+        Seq::new(self.shared.source_floor.load(Ordering::Acquire))
+    }
+
+    /// Notes what the source says of its floor.
+    pub fn note_source_floor(&self, floor: Seq) {
+        let told = &self.shared.source_floor;
+        told.store(floor.get(), Ordering::Release);
+    }
+
+    /// Trims one chunk of the log, up to `up_to` at most, between two groups of the writer or
+    /// two batches. `slots` is asked in that very moment; what it gives is stored with the new
+    /// floor. Blocks.
+    pub fn trim(
+        &self,
+        up_to: Seq,
+        rows_max: u32,
+        slots: impl FnOnce() -> Vec<Slot> + Send + 'static,
+    ) -> Result<Trimmed> {
+        let trimmed = self.with_permit(move |connection| {
+            trim::trim_chunk(connection, up_to, rows_max, &slots())
+        })?;
+        self.shared.publish_floor(trimmed.floor);
+        Ok(trimmed)
+    }
+
     /// Becomes `Some` when durability can no longer be promised: the process must exit.
     pub fn fatal(&self) -> watch::Receiver<Option<String>> {
         self.shared.fatal.subscribe()
@@ -210,12 +251,15 @@ impl Engine {
     }
 
     /// Runs work of the node itself (trimming, slots, the floor) with the write permit, on a
-    /// connection whose writes are not captured. Blocks until it is done: call it from a
-    /// thread that may.
+    /// connection whose writes are not captured. On a replica that is between two batches.
+    /// Blocks until it is done: call it from a thread that may.
     pub fn with_permit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        if self.role() == Role::Replica {
+            return self.between_batches(work);
+        }
         let (respond, answer) = std::sync::mpsc::sync_channel(1);
         let task = Box::new(move |connection: Result<&mut Connection>| {
             respond.send(connection.and_then(work)).ok();
@@ -224,12 +268,35 @@ impl Engine {
         answer.recv().map_err(|_| Error::Closed)?
     }
 
+    /// What [`Self::with_permit`] is where no writer thread runs.
+    fn between_batches<T>(&self, work: impl FnOnce(&mut Connection) -> Result<T>) -> Result<T> {
+        let turn = self.shared.store.turn();
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut maintenance = self.lock_maintenance();
+        if self.role() != Role::Replica {
+            return Err(Error::Closed);
+        }
+        let mut connection = match maintenance.internal.take() {
+            Some(connection) => connection,
+            None => self.shared.store.internal()?,
+        };
+        let outcome = work(&mut connection);
+        let clean = connection.is_autocommit() || connection.execute("ROLLBACK", &[]).is_ok();
+        if connection.is_broken() || !clean {
+            self.shared.retire(connection);
+        } else {
+            maintenance.internal = Some(connection);
+        }
+        outcome
+    }
+
     /// All counters and gauges of this moment.
     pub fn stats(&self) -> Stats {
         let shared = &self.shared;
         let database = std::fs::metadata(shared.store.database_path());
         Stats {
             head: shared.head.borrow().seq,
+            floor: *shared.floor.borrow(),
             wal_bytes: shared.wal_bytes(),
             database_bytes: database.map_or(0, |meta| meta.len()),
             write_queue_depth: shared.writes.len() as u64,
@@ -315,8 +382,10 @@ impl Maintenance {
 
     /// The last checkpoint of a replica; a primary's writer has done it already.
     fn close(&mut self, shared: &Shared) {
-        if let Some(connection) = self.connection.take() {
-            shared.retire(connection);
+        for connection in [self.connection.take(), self.internal.take()] {
+            if let Some(connection) = connection {
+                shared.retire(connection);
+            }
         }
         self.checkpointer.close(shared);
     }

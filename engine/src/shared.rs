@@ -1,6 +1,6 @@
 //! What the threads of one engine share.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,6 +55,9 @@ pub(crate) struct Shared {
     pub(crate) reading: Vec<Mutex<Option<Arc<Cancel>>>>,
     pub(crate) transactions: Transactions,
     pub(crate) head: watch::Sender<Head>,
+    pub(crate) floor: watch::Sender<Seq>,
+    /// The floor of the node that this one follows, as far as it was told; zero before.
+    pub(crate) source_floor: AtomicU64,
     pub(crate) fatal: watch::Sender<Option<String>>,
     pub(crate) high_water: Mutex<HighWater>,
     /// Why this node must not commit for clients, while that is so.
@@ -71,7 +74,7 @@ impl Shared {
         options: Options,
         store: Store,
         facts: CurrentFacts,
-        head: Seq,
+        (head, floor): (Seq, Seq),
         high_water: HighWater,
     ) -> Self {
         let readers = options.readers.max(1);
@@ -86,6 +89,8 @@ impl Shared {
                 seq: head,
                 committed_ms: clock::now_ms(),
             }),
+            floor: watch::Sender::new(floor),
+            source_floor: AtomicU64::new(0),
             fatal: watch::Sender::new(None),
             high_water: Mutex::new(high_water),
             fence: Mutex::new(None),
@@ -175,6 +180,17 @@ impl Shared {
                 *current = head;
             }
             newer
+        });
+    }
+
+    /// Announces the floor of the log, which never falls.
+    pub(crate) fn publish_floor(&self, floor: Seq) {
+        self.floor.send_if_modified(|current| {
+            let higher = floor > *current;
+            if higher {
+                *current = floor;
+            }
+            higher
         });
     }
 

@@ -23,6 +23,8 @@ const SECONDS_BOUNDS: &[f64] = &[
 pub struct Stats {
     /// The newest committed position.
     pub head: Seq,
+    /// The position from which the log is complete.
+    pub floor: Seq,
     /// Size of the write-ahead log's file.
     pub wal_bytes: u64,
     /// Size of the database file.

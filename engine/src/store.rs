@@ -25,7 +25,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use crate::adapter::{CaptureSetting, Connection, Database};
@@ -60,6 +60,7 @@ pub struct Store {
     synchronous: Synchronous,
     cache_kib: u32,
     gate: Arc<ReadGate>,
+    turn: Arc<Mutex<()>>,
     capture: OnceLock<CaptureSetting>,
     /// Dropped last: the lock outlives the database.
     _lock: File,
@@ -85,6 +86,7 @@ impl Store {
             synchronous,
             cache_kib,
             gate: Arc::new(ReadGate::new()),
+            turn: Arc::default(),
             capture: OnceLock::new(),
             _lock: lock,
         };
@@ -105,6 +107,12 @@ impl Store {
     /// The gate that every read transaction passes, so that a checkpoint can drain them.
     pub fn gate(&self) -> &Arc<ReadGate> {
         &self.gate
+    }
+
+    /// Whoever writes on a node without a writer thread holds this: the applier for a batch,
+    /// the node's own work between two of them. So neither meets the other in the engine's lock.
+    pub(crate) fn turn(&self) -> &Arc<Mutex<()>> {
+        &self.turn
     }
 
     /// Opens a directory that holds a database of ours and nothing else yet, so that a file

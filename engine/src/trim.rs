@@ -1,14 +1,19 @@
 //! Trimming: forgetting the part of the log that nobody will ask for.
 //!
 //! In chunks, so that no client waits for long: the writer runs one chunk between two groups.
-//! Each is one transaction that deletes and raises the floor together, so there is never a
-//! moment at which the log is shorter than the floor says. The newest row always stays,
-//! because the engine numbers the next one from it.
+//! Each is one transaction that stores the slots as they are now, deletes, and raises the
+//! floor together, so there is never a moment at which the log is shorter than the floor says,
+//! nor one at which a slot lies below it. The newest row always stays, because the engine
+//! numbers the next one from it.
+//!
+//! How far to trim is decided elsewhere. Here it is only made sure that no decision passes a
+//! slot that holds the log.
 
 use crate::adapter::Connection;
 use crate::change::Seq;
 use crate::error::{Error, Result};
 use crate::names;
+use crate::slots::{self, Slot, SlotState};
 use crate::{logged, meta};
 
 /// Log rows that one chunk deletes at most: about 12 ms.
@@ -25,10 +30,16 @@ pub struct Trimmed {
     pub more: bool,
 }
 
-/// Deletes one chunk of the log up to and including `up_to`, on an internal connection.
-pub fn trim_chunk(connection: &mut Connection, up_to: Seq, rows_max: u32) -> Result<Trimmed> {
+/// Deletes one chunk of the log up to and including `up_to`, on an internal connection, and
+/// stores `slots` with it.
+pub fn trim_chunk(
+    connection: &mut Connection,
+    up_to: Seq,
+    rows_max: u32,
+    slots: &[Slot],
+) -> Result<Trimmed> {
     connection.execute("BEGIN IMMEDIATE", &[])?;
-    let trimmed = trim_inside(connection, up_to, rows_max).and_then(|trimmed| {
+    let trimmed = trim_inside(connection, up_to, rows_max, slots).and_then(|trimmed| {
         connection.execute("COMMIT", &[])?;
         Ok(trimmed)
     });
@@ -38,7 +49,12 @@ pub fn trim_chunk(connection: &mut Connection, up_to: Seq, rows_max: u32) -> Res
     trimmed
 }
 
-fn trim_inside(connection: &mut Connection, up_to: Seq, rows_max: u32) -> Result<Trimmed> {
+fn trim_inside(
+    connection: &mut Connection,
+    up_to: Seq,
+    rows_max: u32,
+    slots: &[Slot],
+) -> Result<Trimmed> {
     let head = logged::head(connection)?;
     let present = meta::floor(connection)?;
     let bound = up_to.min(Seq::new(head.get().saturating_sub(1)));
@@ -49,6 +65,8 @@ fn trim_inside(connection: &mut Connection, up_to: Seq, rows_max: u32) -> Result
             more: false,
         });
     }
+    slots::store_inside(connection, slots)?;
+    check_slots(connection, bound)?;
     let cut = cut_of_chunk(connection, bound, rows_max)?;
     let floor = cut.unwrap_or(bound).max(present);
     let mut delete = |table: &str, column: &str| -> Result<i64> {
@@ -67,6 +85,21 @@ fn trim_inside(connection: &mut Connection, up_to: Seq, rows_max: u32) -> Result
         rows: rows.unsigned_abs(),
         more: floor < bound,
     })
+}
+
+/// A promise that is stored is kept, whoever decided otherwise.
+fn check_slots(connection: &mut Connection, bound: Seq) -> Result<()> {
+    let slots = slots::slots(connection)?;
+    let passed = slots
+        .iter()
+        .find(|slot| slot.state == SlotState::Active && slot.from < bound);
+    match passed {
+        None => Ok(()),
+        Some(slot) => Err(Error::Fatal(format!(
+            "trimming up to {bound} would pass {}, which needs the log from {} on",
+            slot.node, slot.from
+        ))),
+    }
 }
 
 /// The position of the last row of a full chunk; `None` when what is left is less.

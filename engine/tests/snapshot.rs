@@ -20,7 +20,7 @@ const SCHEMA: [&str; 8] = [
     "CREATE TRIGGER a_second AFTER DELETE ON account BEGIN \
        INSERT INTO audit (what) VALUES ('gone'); END",
     "PRAGMA user_version = 77",
-    "INSERT INTO _tidegate_slots VALUES ('n2', 5, 0, 'ready')",
+    "INSERT INTO _tidegate_slots VALUES ('n2', 5, 0, 'active')",
 ];
 
 fn source(dir: &Path) -> Store {

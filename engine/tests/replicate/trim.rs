@@ -8,7 +8,7 @@ use crate::Bench;
 fn trim_all(store: &Store, up_to: Seq) -> Seq {
     let mut connection = store.internal().unwrap();
     loop {
-        let trimmed = trim_chunk(&mut connection, up_to, 7).unwrap();
+        let trimmed = trim_chunk(&mut connection, up_to, 7, &[]).unwrap();
         assert!(trimmed.rows <= 7, "{trimmed:?}");
         if !trimmed.more {
             return trimmed.floor;

@@ -9,3 +9,4 @@ mod roles;
 mod sessions;
 mod support;
 mod transactions;
+mod trims;

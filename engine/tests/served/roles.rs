@@ -13,7 +13,7 @@ fn history(engine: &Engine) -> Vec<Opening> {
 }
 
 /// Ships everything from one engine to the other, as the stream does.
-fn ship(from: &Engine, to: &Engine, applier: &mut Applier, known: &mut FinalsKnown) {
+pub fn ship(from: &Engine, to: &Engine, applier: &mut Applier, known: &mut FinalsKnown) {
     let mut connection = from.store().reader().unwrap();
     let mut view = ReadView::begin(&mut connection, from.store().gate()).unwrap();
     let limits = BatchLimits::default();
@@ -149,11 +149,7 @@ async fn the_nodes_own_work_runs_between_the_clients_writes() {
     }
     let head = node.engine.head().borrow().seq;
     let engine = node.engine.clone();
-    let trim = move || {
-        engine.with_permit(move |connection| {
-            tidegate_engine::trim::trim_chunk(connection, head, 1_000)
-        })
-    };
+    let trim = move || engine.trim(head, 1_000, Vec::new);
     let trimmed = tokio::task::spawn_blocking(trim).await.unwrap().unwrap();
     assert!(trimmed.rows > 20);
     ok(&mut session, "INSERT INTO t VALUES (2)").await;
