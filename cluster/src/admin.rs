@@ -15,8 +15,10 @@ use serde_json::json;
 use tidegate_replica::follower::FollowerHandle;
 use tidegate_replica::followers::Followers;
 use tidegate_replica::ids::NodeId;
+use tidegate_replica::slots::{self, Forgotten};
 use tokio::sync::watch;
 
+use crate::mounted::EngineSlot;
 use crate::status::{NodeStatus, Role, State as NodeState, StatusReceiver};
 
 /// What stands behind the calls.
@@ -27,6 +29,8 @@ pub struct Admin {
     pub follower: watch::Receiver<Option<FollowerHandle>>,
     /// Who this node is.
     pub status: StatusReceiver,
+    /// The database, which keeps the slots of those who follow.
+    pub engine: EngineSlot,
 }
 
 /// The routes.
@@ -34,6 +38,7 @@ pub fn router(admin: Arc<Admin>) -> Router {
     Router::new()
         .route("/admin/v1/converge", post(converge))
         .route("/admin/v1/repair", post(repair))
+        .route("/admin/v1/forget", post(forget))
         .with_state(admin)
 }
 
@@ -61,6 +66,45 @@ async fn repair(State(admin): State<Arc<Admin>>) -> Response<Body> {
             .flat_map(|node| followers.begin_repair(Some(node)));
         each.collect()
     })
+}
+
+/// Takes the slot of a node that will not come back: `{"node": "n2"}`. From then on the log is
+/// not kept for it. 404 when nothing is known of it, 409 while it is connected.
+async fn forget(State(admin): State<Arc<Admin>>, body: String) -> Response<Body> {
+    let asked = serde_json::from_str::<serde_json::Value>(&body).unwrap_or_default();
+    let Ok(node) = NodeId::new(asked["node"].as_str().unwrap_or_default()) else {
+        let form = r#"the body must be {"node": "NAME"}, with a node's name"#;
+        return told(StatusCode::BAD_REQUEST, form.into());
+    };
+    let Some(engine) = admin.engine.get() else {
+        let closed = "this node has no database open at the moment";
+        return told(StatusCode::SERVICE_UNAVAILABLE, closed.into());
+    };
+    let (followers, name) = (admin.followers.clone(), node.clone());
+    let forget = move || slots::forget(&engine, &followers, &name);
+    let forgotten = tokio::task::spawn_blocking(forget).await;
+    match forgotten.map_err(|error| error.to_string()) {
+        Ok(Ok(Forgotten::Yes)) => {
+            tracing::warn!(%node, "forgotten: the log is not kept for it any more");
+            told(
+                StatusCode::OK,
+                format!("the log is not kept for {node} any more"),
+            )
+        }
+        Ok(Ok(Forgotten::Unknown)) => {
+            told(StatusCode::NOT_FOUND, format!("nothing is known of {node}"))
+        }
+        Ok(Ok(Forgotten::IsConnected)) => told(
+            StatusCode::CONFLICT,
+            format!("{node} is connected and would be back at once; stop it first"),
+        ),
+        Ok(Err(error)) => told(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        Err(error) => told(StatusCode::INTERNAL_SERVER_ERROR, error),
+    }
+}
+
+fn told(code: StatusCode, message: String) -> Response<Body> {
+    (code, axum::Json(json!({"message": message}))).into_response()
 }
 
 impl Admin {

@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 use tidegate_replica::followers::Followers;
 use tidegate_replica::ids::{BootId, NodeId};
 use tidegate_replica::mount::Mount;
+use tidegate_replica::retention;
 use tidegate_replica::service::{self, Met, NodeFacts, Peer};
 use tidegate_replica::settings::Settings;
+use tidegate_replica::trimmer::Trimmer;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -143,6 +145,10 @@ impl Node {
         getrandom::fill(&mut boot).map_err(|error| Error::Unsupported(error.to_string()))?;
         let settings = Settings {
             proof_renewed_after: config.cluster.proof_renewal,
+            retention: retention::Limits {
+                keep_rows: config.cluster.log_keep_rows,
+                keep_age: config.cluster.log_keep_age,
+            },
             ..Settings::default()
         };
         let cluster = &config.cluster;
@@ -170,6 +176,8 @@ impl Node {
     fn serve_health(&self, socket: TcpListener) {
         let bounds = Bounds {
             write_probe_age_max: self.config.sql.transaction_total + Duration::from_secs(30),
+            log_keep_rows: self.config.cluster.log_keep_rows,
+            log_keep_age: self.config.cluster.log_keep_age,
             ..Bounds::default()
         };
         let health = Arc::new(Health {
@@ -259,9 +267,22 @@ impl Node {
         let stopping = self.tasks.stopping();
         let serve = service::serve(socket, peer, stopping.clone());
         self.tasks.spawn("peer listener", serve);
+        self.keep_log_short();
         let tell = duty::tell_peers(self.status.subscribe(), facts, stopping);
         self.tasks.spawn("peer facts", tell);
         meetings
+    }
+
+    /// In whatever role: a replica keeps as much of the log as its primary.
+    fn keep_log_short(&self) {
+        let (engine, followers) = (self.mount.current(), self.followers.clone());
+        let trimmer = Trimmer::new(engine, followers, self.settings.retention);
+        let stopping = self.tasks.stopping();
+        let trimming = async move {
+            trimmer.run(stopping).await;
+            Ok::<(), std::convert::Infallible>(())
+        };
+        self.tasks.spawn("log trimmer", trimming);
     }
 
     fn serve_clients(&self, socket: TcpListener, role: &RoleHandle) {
@@ -289,6 +310,7 @@ impl Node {
             followers: self.followers.clone(),
             follower: role.follower.clone(),
             status: self.status.subscribe(),
+            engine: self.slot.clone(),
         });
         let routes = front::router(door.clone())
             .merge(health::shared_routes(health.clone()))

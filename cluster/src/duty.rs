@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate_engine::Seq;
+use tidegate_engine::{Seq, SlotState};
 use tidegate_replica::follower::SourceAddress;
 use tidegate_replica::followers::{FollowerStatus, Followers};
 use tidegate_replica::history::Refusal;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::mounted::EngineSlot;
 use crate::status::{
-    Lag, LinkStatus, NodeStatus, Position, Proof, Reason, ReplicaStatus, Role, State,
+    Lag, LinkStatus, NodeStatus, Position, Proof, Reason, ReplicaStatus, Role, SlotStatus, State,
     StatusReceiver, StatusSender, Verdict,
 };
 
@@ -222,7 +222,13 @@ pub fn of_replica(
     }
     let proof = follower.report.as_ref().map(told);
     let verdict = proof.as_ref().map(|proof| proof.verdict);
+    let slot = follower.slot.map(|held| SlotStatus {
+        state: held.state,
+        from_seq: held.from.get(),
+    });
+    let given_up = slot.is_some_and(|slot| slot.state == SlotState::NeedsSnapshot);
     let (state, reason) = match (follower.connected, verdict) {
+        (false, _) if given_up => (State::Disconnected, Reason::SnapshotRequired),
         (false, _) => (State::Disconnected, Reason::Network),
         (true, Some(Verdict::Diverged)) => (State::Diverged, Reason::None),
         (true, Some(Verdict::Equal)) if lag <= bounds.leave => (State::Ready, Reason::None),
@@ -247,6 +253,7 @@ pub fn of_replica(
         ready: state == State::Ready,
         passes: follower.passes,
         pass_rows: follower.pass.as_ref().map(|pass| pass.rows),
+        slot,
     }
 }
 

@@ -13,8 +13,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use tidegate_engine::Stats;
 use tidegate_engine::stats::Histogram;
+use tidegate_engine::{SlotState, Stats};
 
 use crate::health::Health;
 use crate::readiness::{self, Check};
@@ -67,7 +67,7 @@ impl Metrics {
     /// Notes whether the node is ready; called by the monitor too, so that a short change
     /// between two scrapes is counted. Gives the counts to ready and to unready.
     pub fn observe(&self, checks: &[Check]) -> (u64, u64) {
-        let ready = checks.iter().all(|check| check.outcome.is_ok());
+        let ready = checks.iter().all(Check::passes);
         let mut seen = self
             .transitions
             .lock()
@@ -194,6 +194,24 @@ impl Scrape {
             f64::from(u8::from(verdict == Some(Verdict::Diverged)))
         };
         out.gauges("diverged", "1 for a replica proven different", of(diverged))?;
+        let held = |r: &crate::status::ReplicaStatus| match r.slot {
+            Some(slot) if slot.state == SlotState::Active => head.seq.saturating_sub(slot.from_seq),
+            _ => 0,
+        };
+        let held = replicas.iter().map(|replica| {
+            let labels = vec![("replica", replica.node.as_str())];
+            (labels, held(replica) as f64)
+        });
+        out.gauges("slot_held_changes", "Changes kept for each replica", held)?;
+        let given_up = |r: &crate::status::ReplicaStatus| {
+            let state = r.slot.map(|slot| slot.state);
+            f64::from(u8::from(state == Some(SlotState::NeedsSnapshot)))
+        };
+        out.gauges(
+            "slot_needs_snapshot",
+            "1 for a replica that the log is not kept for",
+            of(given_up),
+        )?;
         let states = replicas.iter().flat_map(|replica| {
             State::ALL.iter().map(|state| {
                 let labels = vec![
@@ -212,6 +230,16 @@ fn engine(out: &mut Out<'_>, stats: &Stats) -> Result<(), std::fmt::Error> {
         "wal_bytes",
         "Size of the write-ahead log",
         stats.wal_bytes as f64,
+    )?;
+    out.gauge(
+        "log_records",
+        "Changes that the log holds at most",
+        stats.head.get().saturating_sub(stats.floor.get()) as f64,
+    )?;
+    out.gauge(
+        "log_floor_seq",
+        "Position from which the log is complete",
+        stats.floor.get() as f64,
     )?;
     out.gauge(
         "database_bytes",

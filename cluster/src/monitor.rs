@@ -72,6 +72,7 @@ fn tell_change(health: &Health, ready: &mut Option<bool>) {
     health.metrics.observe(&checks);
     let failing: Vec<String> = checks
         .iter()
+        .filter(|check| !check.passes())
         .filter_map(|check| Some(format!("{}: {}", check.name, check.outcome.as_ref().err()?)))
         .collect();
     let now = failing.is_empty();

@@ -6,7 +6,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::status::{NodeStatus, Probe, Role, State, Verdict};
+use tidegate_engine::SlotState;
+use tidegate_replica::retention;
+
+use crate::status::{NodeStatus, Probe, ReplicaStatus, Role, State, Verdict};
 
 /// Bounds that the checks compare with.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +24,10 @@ pub struct Bounds {
     pub proof_age_max: Duration,
     /// Less free space than this fails.
     pub disk_free_min: u64,
+    /// A replica that lacks more than half of this is told of: its slot will be given up.
+    pub log_keep_rows: u64,
+    /// The same for a replica that is away and lacks something.
+    pub log_keep_age: Duration,
 }
 
 impl Default for Bounds {
@@ -31,6 +38,8 @@ impl Default for Bounds {
             heartbeat_age_max: Duration::from_secs(5),
             proof_age_max: Duration::from_secs(24 * 3600),
             disk_free_min: 64 << 20,
+            log_keep_rows: retention::Limits::default().keep_rows,
+            log_keep_age: retention::Limits::default().keep_age,
         }
     }
 }
@@ -54,6 +63,17 @@ pub struct Check {
     /// A detail, or the reason why it fails.
     pub outcome: Result<String, String>,
 }
+
+impl Check {
+    /// True unless it makes the node unready. An alarm never does: taking traffic from a primary
+    /// because of a replica that is away would help nobody.
+    pub fn passes(&self) -> bool {
+        self.outcome.is_ok() || self.name == ALARM
+    }
+}
+
+/// The check that only tells.
+const ALARM: &str = "log_retention";
 
 /// Names of all checks, in the order in which they are told.
 pub const CHECKS: [&str; 13] = [
@@ -124,7 +144,7 @@ pub fn checks(status: &NodeStatus, bounds: &Bounds, now: Instant) -> Vec<Check> 
         of_replica(lag(status, None)),
         of_replica(convergence(status, bounds, now)),
         disk(status, bounds),
-        ok("within its limits"),
+        log_retention(status, bounds, now),
         ok("not in use"),
         draining(status),
     ];
@@ -163,15 +183,17 @@ pub fn alive(status: &NodeStatus, now: Instant) -> Outcome {
 }
 
 /// Verbose text as Kubernetes writes it.
-pub fn verbose(checks: &[Check], endpoint: &str) -> String {
+pub fn verbose(checks: &[Check], endpoint: &str, passed: bool) -> String {
     let mut text = String::new();
     for check in checks {
         text += &match &check.outcome {
             Ok(detail) => format!("[+]{} ok: {detail}\n", check.name),
+            Err(reason) if check.passes() => {
+                format!("[-]{} failed (an alarm only): {reason}\n", check.name)
+            }
             Err(reason) => format!("[-]{} failed: {reason}\n", check.name),
         };
     }
-    let passed = checks.iter().all(|check| check.outcome.is_ok());
     text + endpoint
         + if passed {
             " check passed\n"
@@ -281,6 +303,34 @@ fn disk(status: &NodeStatus, bounds: &Bounds) -> Outcome {
     } else {
         Err(text)
     }
+}
+
+fn log_retention(status: &NodeStatus, bounds: &Bounds, now: Instant) -> Outcome {
+    for replica in &status.replicas {
+        if let Some(why) = endangered(replica, status.head.seq, bounds, now) {
+            return Err(format!("{}: {why}", replica.node));
+        }
+    }
+    Ok(format!("{} changes kept", status.log_records()))
+}
+
+/// Why a replica needs, or soon will need, a snapshot.
+fn endangered(replica: &ReplicaStatus, head: u64, bounds: &Bounds, now: Instant) -> Option<String> {
+    let slot = replica.slot?;
+    if slot.state == SlotState::NeedsSnapshot {
+        return Some("the log is not kept for it any more; it will need a snapshot".into());
+    }
+    let lacks = head.saturating_sub(slot.from_seq);
+    if lacks > bounds.log_keep_rows / 2 {
+        let most = bounds.log_keep_rows;
+        return Some(format!("{lacks} changes are kept for it, {most} at most"));
+    }
+    let away = now.saturating_duration_since(replica.heartbeat);
+    let is_away = replica.state == State::Disconnected && lacks > 0;
+    (is_away && away > bounds.log_keep_age / 2).then(|| {
+        let (hours, most) = (away.as_secs() / 3600, bounds.log_keep_age.as_secs() / 3600);
+        format!("away for {hours} h; the log is kept for it for {most} h")
+    })
 }
 
 fn draining(status: &NodeStatus) -> Outcome {
@@ -421,6 +471,57 @@ mod tests {
             },
         ];
         let text = "[+]disk ok: 12 MiB free\n[-]link failed: no stream yet\nreadyz check failed\n";
-        assert_eq!(verbose(&checks, "readyz"), text);
+        assert_eq!(verbose(&checks, "readyz", false), text);
+    }
+
+    fn follower(from_seq: u64, state: SlotState) -> ReplicaStatus {
+        ReplicaStatus {
+            node: "n2".into(),
+            state: State::Disconnected,
+            reason: crate::status::Reason::Network,
+            received_seq: from_seq,
+            applied_seq: from_seq,
+            lag: Lag::default(),
+            heartbeat: Instant::now(),
+            proof: None,
+            ready: false,
+            passes: 0,
+            pass_rows: None,
+            slot: Some(crate::status::SlotStatus { state, from_seq }),
+        }
+    }
+
+    #[test]
+    fn a_log_that_grows_for_a_replica_is_an_alarm_and_never_makes_the_primary_unready() {
+        let now = Instant::now();
+        let bounds = Bounds {
+            log_keep_rows: 1_000,
+            log_keep_age: Duration::from_secs(7_200),
+            ..Bounds::default()
+        };
+        let alarm = |from, state, head, at| {
+            let mut status = primary();
+            status.head.seq = head;
+            status.replicas = vec![follower(from, state)];
+            let checks = checks(&status, &bounds, at);
+            // The probes of this status grow old, the alarm is looked at alone.
+            let check = checks.into_iter().find(|c| c.name == "log_retention");
+            let check = check.expect("a check");
+            assert!(check.passes());
+            check.outcome.is_err()
+        };
+        let active = SlotState::Active;
+        assert!(!alarm(500, active, 1_000, now));
+        assert!(alarm(500, active, 1_001, now));
+        assert!(alarm(1_000, SlotState::NeedsSnapshot, 1_000, now));
+        let later = now + Duration::from_secs(3_700);
+        assert!(alarm(999, active, 1_000, later));
+        assert!(!alarm(1_000, active, 1_000, later), "it lacks nothing");
+        let failing = [Check {
+            name: "log_retention",
+            outcome: Err("n2: away".into()),
+        }];
+        let text = "[-]log_retention failed (an alarm only): n2: away\nreadyz check passed\n";
+        assert_eq!(verbose(&failing, "readyz", true), text);
     }
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
+use tidegate_engine::SlotState;
 use tokio::sync::watch;
 
 /// Everything a node knows of itself at one moment.
@@ -37,6 +38,8 @@ pub struct NodeStatus {
     pub draining: bool,
     /// Newest committed position of this node.
     pub head: Position,
+    /// The position from which its log is complete.
+    pub log_floor: u64,
     /// A replica's view of the primary's head.
     pub primary_head: Option<Position>,
     /// On a primary: the replicas it knows.
@@ -169,6 +172,18 @@ pub struct ReplicaStatus {
     pub passes: u64,
     /// Rows compared by the pass under way.
     pub pass_rows: Option<u64>,
+    /// What of the log is kept for it, as its primary knows.
+    pub slot: Option<SlotStatus>,
+}
+
+/// What of the log is kept for a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct SlotStatus {
+    /// `active`, or `needs_snapshot` when it is kept no longer.
+    #[serde(serialize_with = "slot_state")]
+    pub state: SlotState,
+    /// Everything after this position is kept.
+    pub from_seq: u64,
 }
 
 /// Another node, as this one sees it.
@@ -286,6 +301,7 @@ impl NodeStatus {
             started: false,
             draining: false,
             head: Position::default(),
+            log_floor: 0,
             primary_head: None,
             replicas: Vec::new(),
             link: None,
@@ -328,9 +344,15 @@ impl NodeStatus {
                 ready: self.state == State::Ready,
                 passes: self.passes,
                 pass_rows: self.pass_rows,
+                slot: None,
             }],
             _ => self.replicas.clone(),
         }
+    }
+
+    /// Changes that the log holds at most: on a replica it is compacted.
+    pub fn log_records(&self) -> u64 {
+        self.head.seq.saturating_sub(self.log_floor)
     }
 
     /// What `/status` answers.
@@ -346,6 +368,7 @@ impl NodeStatus {
             "started": self.started,
             "draining": self.draining,
             "applied_seq": self.head.seq,
+            "log": {"floor_seq": self.log_floor, "records": self.log_records()},
             "lag": self.lag,
             "link": self.link,
             "proof": self.proof,
@@ -474,6 +497,10 @@ impl Default for Probe {
             at: None,
         }
     }
+}
+
+fn slot_state<S: Serializer>(state: &SlotState, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(state.as_str())
 }
 
 fn age<S: Serializer>(at: &Instant, serializer: S) -> Result<S::Ok, S::Error> {

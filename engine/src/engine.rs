@@ -382,10 +382,9 @@ impl Maintenance {
 
     /// The last checkpoint of a replica; a primary's writer has done it already.
     fn close(&mut self, shared: &Shared) {
-        for connection in [self.connection.take(), self.internal.take()] {
-            if let Some(connection) = connection {
-                shared.retire(connection);
-            }
+        let both = [self.connection.take(), self.internal.take()];
+        for connection in both.into_iter().flatten() {
+            shared.retire(connection);
         }
         self.checkpointer.close(shared);
     }

@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ids::{BootId, NodeId};
 use crate::proof::{PassProgress, PassReport};
+use crate::retention::Held;
+use crate::slots::NoSlot;
 
 /// Followers remembered.
 const FOLLOWERS_MAX: usize = 256;
@@ -58,6 +60,8 @@ pub struct FollowerStatus {
     pub report: Option<PassReport>,
     /// Passes that ended.
     pub passes: u64,
+    /// What of the log is kept for it. `None` if it was never let in.
+    pub slot: Option<Held>,
 }
 
 /// What somebody may want from a stream.
@@ -71,8 +75,10 @@ pub enum Command {
 
 /// See the module's head.
 pub struct Followers {
-    status: watch::Sender<BTreeMap<NodeId, FollowerStatus>>,
+    pub(crate) status: watch::Sender<BTreeMap<NodeId, FollowerStatus>>,
     streams: Mutex<BTreeMap<NodeId, Stream>>,
+    /// The floor as far as it is decided: see `slots`.
+    pub(crate) claimed: Mutex<Seq>,
 }
 
 struct Stream {
@@ -107,6 +113,7 @@ impl Followers {
         Self {
             status: watch::Sender::new(BTreeMap::new()),
             streams: Mutex::new(BTreeMap::new()),
+            claimed: Mutex::new(Seq::ZERO),
         }
     }
 
@@ -136,14 +143,16 @@ impl Followers {
             .collect()
     }
 
-    /// A stream opened. One of the same name that is still open is cancelled.
+    /// A stream opened, and the log is held for it from `applied` on. One of the same name that
+    /// is still open is cancelled.
     pub fn attach(
         &self,
         node: &NodeId,
         boot: BootId,
         applied: Seq,
         stop: &CancellationToken,
-    ) -> Attached<'_> {
+    ) -> Result<Attached<'_>, NoSlot> {
+        self.take_slot(node, applied)?;
         let cancel = stop.child_token();
         let (sender, commands) = mpsc::channel(COMMANDS_MAX);
         let mut number = 0;
@@ -166,14 +175,14 @@ impl Followers {
             }
             before.cancel.cancel();
         }
-        Attached {
+        Ok(Attached {
             followers: self,
             node: node.clone(),
             number,
             behind_since,
             cancel,
             commands,
-        }
+        })
     }
 
     /// A follower that returns has been behind since it was last known to be level.
@@ -189,7 +198,12 @@ impl Followers {
         self.update(node, applied, |status| why.clone_into(&mut status.ended));
     }
 
-    fn update(&self, node: &NodeId, applied: Seq, change: impl FnOnce(&mut FollowerStatus)) {
+    pub(crate) fn update(
+        &self,
+        node: &NodeId,
+        applied: Seq,
+        change: impl FnOnce(&mut FollowerStatus),
+    ) {
         self.status.send_modify(|all| {
             if !all.contains_key(node) && all.len() >= FOLLOWERS_MAX {
                 forget_longest_absent(all);
@@ -207,7 +221,7 @@ impl Followers {
 }
 
 impl FollowerStatus {
-    fn new(applied: Seq) -> Self {
+    pub(crate) fn new(applied: Seq) -> Self {
         let now = Instant::now();
         Self {
             connected: false,
@@ -225,6 +239,7 @@ impl FollowerStatus {
             pass: None,
             report: None,
             passes: 0,
+            slot: None,
         }
     }
 
@@ -281,7 +296,7 @@ impl Drop for Attached<'_> {
 fn forget_longest_absent(all: &mut BTreeMap<NodeId, FollowerStatus>) {
     let longest = all
         .iter()
-        .filter(|(_, status)| !status.connected)
+        .filter(|(_, status)| !status.connected && status.slot.is_none())
         .min_by_key(|(_, status)| status.heard)
         .map(|(node, _)| node.clone());
     if let Some(node) = longest {
@@ -303,8 +318,12 @@ mod tests {
     fn the_newer_stream_of_a_node_wins_and_the_older_says_nothing_more() {
         let followers = Followers::new();
         let stop = CancellationToken::new();
-        let older = followers.attach(&node("n2"), BOOT, Seq::ZERO, &stop);
-        let newer = followers.attach(&node("n2"), BOOT, Seq::ZERO, &stop);
+        let older = followers
+            .attach(&node("n2"), BOOT, Seq::ZERO, &stop)
+            .unwrap();
+        let newer = followers
+            .attach(&node("n2"), BOOT, Seq::ZERO, &stop)
+            .unwrap();
         assert!(older.cancel.is_cancelled() && !newer.cancel.is_cancelled());
         newer.publish(|status| status.applied = Seq::new(9));
         older.publish(|status| status.applied = Seq::new(3));
@@ -322,9 +341,11 @@ mod tests {
     fn a_follower_that_left_is_remembered_until_there_are_too_many() {
         let followers = Followers::new();
         let stop = CancellationToken::new();
-        let kept = followers.attach(&node("kept"), BOOT, Seq::ZERO, &stop);
+        let kept = followers
+            .attach(&node("kept"), BOOT, Seq::ZERO, &stop)
+            .unwrap();
         for i in 0..FOLLOWERS_MAX {
-            drop(followers.attach(&node(&format!("n{i}")), BOOT, Seq::ZERO, &stop));
+            followers.refused(&node(&format!("n{i}")), Seq::ZERO, "for a test");
         }
         let status = followers.status();
         assert_eq!(status.borrow().len(), FOLLOWERS_MAX);

@@ -7,17 +7,20 @@
 use std::sync::Arc;
 
 use tidegate_engine::adapter::Connection;
-use tidegate_engine::{Engine, Seq, clock};
+use tidegate_engine::{Engine, Error as EngineError, Seq, clock};
 use tidegate_proto::PROTOCOL_VERSION;
 use tidegate_proto::peer::v1 as pb;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
 use crate::error::{Error, Result};
-use crate::history::{Admission, Refusal, SnapshotReason, admit};
+use crate::followers::Attached;
+use crate::history::{Admission, Refusal, SnapshotReason, SourceFacts, Standing, admit};
+use crate::ids::ClusterId;
 use crate::service::{Met, Peer};
+use crate::slots::{self, NoSlot};
 use crate::source::{Inbound, Outbound, Source};
 use crate::standing;
 use crate::wire::{Accepted, FromFollower, Greeting, Hello, Refused, SourceClock};
@@ -150,18 +153,14 @@ impl Serving {
 
     fn serve(&self, hello: &Hello, inbound: Inbound) -> Result<()> {
         let mut connection = self.engine.store().reader()?;
-        let Some(floor) = self.greet(&mut connection, hello)? else {
+        let Some(attached) = self.greet(&mut connection, hello)? else {
             return Ok(());
         };
         let applied = hello.standing.seq;
-        let attached = self
-            .peer
-            .followers
-            .attach(&hello.node, hello.boot, applied, &self.stop);
         self.runtime.spawn(beat(
             self.outbound.clone(),
             self.engine.head(),
-            floor,
+            self.engine.floor(),
             self.peer.settings.heartbeat_interval,
             attached.cancel.clone(),
         ));
@@ -174,11 +173,11 @@ impl Serving {
             (inbound, self.outbound.clone()),
             applied,
         );
-        source.run(&mut connection, floor)
+        source.run(&mut connection)
     }
 
-    /// Says the first word. Gives the floor if the follower was accepted.
-    fn greet(&self, connection: &mut Connection, hello: &Hello) -> Result<Option<Seq>> {
+    /// Says the first word. A follower that is accepted has a durable slot before it hears so.
+    fn greet(&self, connection: &mut Connection, hello: &Hello) -> Result<Option<Attached<'_>>> {
         let (ours, facts) = standing::read(&self.engine, connection)?;
         let verdict = if hello.protocol_version != PROTOCOL_VERSION {
             Admission::Refused(Refusal::Protocol)
@@ -187,27 +186,24 @@ impl Serving {
         } else {
             admit(&ours, facts, &hello.standing)
         };
-        let greeting = match (verdict, ours.cluster) {
-            (Admission::Accepted, Some(cluster)) => Greeting::Accepted(Accepted {
-                cluster,
-                node: self.peer.node.clone(),
-                head: ours.seq,
-                floor: facts.floor,
-                heartbeat_interval_ms: interval_ms(&self.peer),
-                source_is_proven: self.peer.facts.borrow().is_proven,
-                history: ours.history.clone(),
-            }),
+        let (greeting, attached) = match (verdict, ours.cluster) {
+            (Admission::Accepted, Some(cluster)) => match self.attach(hello)? {
+                Ok(attached) => (self.accept(cluster, ours, facts), Some(attached)),
+                Err(no_slot) => (no_slot_greeting(no_slot, hello, &ours.history), None),
+            },
             (Admission::SnapshotRequired(reason), _) => {
                 let text = explain_snapshot(reason, hello.standing.seq, facts.floor);
-                Greeting::SnapshotRequired(reason, text)
+                (Greeting::SnapshotRequired(reason, text), None)
             }
-            (Admission::Refused(code), _) => self.refuse(code, hello, &ours.history),
-            (Admission::Accepted, None) => self.refuse(Refusal::NotReady, hello, &ours.history),
+            (Admission::Refused(code), _) => (self.refuse(code, hello, &ours.history), None),
+            (Admission::Accepted, None) => {
+                (self.refuse(Refusal::NotReady, hello, &ours.history), None)
+            }
         };
         if let Admission::Refused(code) = verdict {
             self.note_meeting(code, hello);
         }
-        if !matches!(greeting, Greeting::Accepted(_)) {
+        if attached.is_none() {
             let why = format!("{verdict:?}");
             tracing::info!(node = %hello.node, why, "a follower was turned away");
             self.peer
@@ -216,8 +212,32 @@ impl Serving {
         }
         let sent = self.outbound.blocking_send(Ok(greeting.encode()));
         sent.map_err(|_| Error::network("the follower is gone"))?;
-        let accepted = matches!(greeting, Greeting::Accepted(_));
-        Ok(accepted.then_some(facts.floor))
+        Ok(attached)
+    }
+
+    /// From here on the log is held for the follower, also after a restart of this process.
+    fn attach(&self, hello: &Hello) -> Result<Result<Attached<'_>, NoSlot>> {
+        let followers = &self.peer.followers;
+        let applied = hello.standing.seq;
+        match followers.attach(&hello.node, hello.boot, applied, &self.stop) {
+            Ok(attached) => {
+                slots::save(&self.engine, followers, &hello.node)?;
+                Ok(Ok(attached))
+            }
+            Err(no_slot) => Ok(Err(no_slot)),
+        }
+    }
+
+    fn accept(&self, cluster: ClusterId, ours: Standing, facts: SourceFacts) -> Greeting {
+        Greeting::Accepted(Accepted {
+            cluster,
+            node: self.peer.node.clone(),
+            head: ours.seq,
+            floor: facts.floor,
+            heartbeat_interval_ms: interval_ms(&self.peer),
+            source_is_proven: self.peer.facts.borrow().is_proven,
+            history: ours.history,
+        })
     }
 
     /// A follower that knows of another primary says something about this node too.
@@ -272,8 +292,8 @@ impl Serving {
 /// which says the same.
 async fn beat(
     outbound: Outbound,
-    head: tokio::sync::watch::Receiver<tidegate_engine::Head>,
-    floor: Seq,
+    head: watch::Receiver<tidegate_engine::Head>,
+    floor: watch::Receiver<Seq>,
     interval: std::time::Duration,
     stop: CancellationToken,
 ) {
@@ -286,7 +306,7 @@ async fn beat(
         let head = *head.borrow();
         let clock = SourceClock {
             head: head.seq,
-            floor,
+            floor: *floor.borrow(),
             now_ms: u64::try_from(clock::now_ms()).unwrap_or(0),
             head_committed_ms: u64::try_from(head.committed_ms).unwrap_or(0),
         };
@@ -298,6 +318,21 @@ async fn beat(
 
 fn interval_ms(peer: &Peer) -> u32 {
     u32::try_from(peer.settings.heartbeat_interval.as_millis()).unwrap_or(u32::MAX)
+}
+
+fn no_slot_greeting(no_slot: NoSlot, hello: &Hello, ours: &crate::history::History) -> Greeting {
+    match no_slot {
+        NoSlot::BelowFloor(floor) => {
+            let reason = SnapshotReason::BelowFloor;
+            let text = explain_snapshot(reason, hello.standing.seq, floor);
+            Greeting::SnapshotRequired(reason, text)
+        }
+        NoSlot::TooMany => Greeting::Refused(Refused {
+            code: Refusal::NotReady,
+            text: EngineError::from(no_slot).to_string(),
+            epoch: ours.epoch(),
+        }),
+    }
 }
 
 fn explain_snapshot(reason: SnapshotReason, applied: Seq, floor: Seq) -> String {

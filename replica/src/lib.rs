@@ -12,6 +12,7 @@
 //! | [`check`], [`pass`], [`coverage`], [`proof`] | the convergence gate's rules |
 //! | [`wire`] | checked messages |
 //! | [`service`], [`greeting`], [`source`], [`asking`], [`transfer`], [`followers`] | feeding |
+//! | [`retention`], [`slots`], [`trimmer`] | keeping as much of the log as followers need |
 //! | [`follower`], [`sink`], [`applying`], [`comparing`], [`mount`], [`dial`], [`state`] | following |
 //! | [`parts`], [`session_service`], [`remote_session`] | clients' sessions, forwarded |
 //!
@@ -39,14 +40,17 @@ pub mod pass;
 pub mod progress;
 pub mod proof;
 pub mod remote_session;
+pub mod retention;
 pub mod service;
 pub mod session_service;
 pub mod settings;
 pub mod sink;
+pub mod slots;
 pub mod source;
 pub mod standing;
 pub mod state;
 pub mod transfer;
+pub mod trimmer;
 pub mod window;
 pub mod wire;
 

@@ -184,6 +184,7 @@ impl Replication for PeerService {
         let outgoing = transfer::Outgoing {
             engine,
             node: self.peer.node.clone(),
+            followers: self.peer.followers.clone(),
             request: request.into_inner(),
             outbound: sender,
             one_at_a_time: self.snapshots.clone(),

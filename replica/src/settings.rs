@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::backoff::BackoffLimits;
+use crate::retention;
 use crate::window::WindowLimits;
 
 /// Settings of both sides.
@@ -50,6 +51,8 @@ pub struct Settings {
     pub proof_renewed_after: Duration,
     /// After a pass without a verdict the next one waits this long.
     pub pass_retry: Duration,
+    /// How long the log is kept for a follower.
+    pub retention: retention::Limits,
     /// Streams and snapshots served at once; one more waits.
     pub streams_max: u32,
     /// Forwarded sessions served at once; one more is refused as overloaded.
@@ -82,6 +85,7 @@ impl Default for Settings {
             background_duty_percent: 10,
             proof_renewed_after: Duration::from_secs(3_600),
             pass_retry: Duration::from_secs(5),
+            retention: retention::Limits::default(),
             streams_max: 64,
             sessions_max: 512,
             session_request_bytes_max: 128 << 20,

@@ -233,6 +233,7 @@ impl Sink<'_> {
 
     fn on_clock(&mut self, clock: SourceClock) {
         self.follower.note_clock(clock);
+        self.engine.note_source_floor(clock.floor);
     }
 
     /// A comparison is queued behind the batch that it belongs to.

@@ -67,7 +67,6 @@ pub struct Source<'a> {
     pass: Option<Running>,
     wanted: Option<Wanted>,
     passes: u64,
-    floor: Seq,
     heard_last: Instant,
 }
 
@@ -122,15 +121,13 @@ impl<'a> Source<'a> {
             pass: None,
             wanted: None,
             passes: 0,
-            floor: Seq::ZERO,
             heard_last: now,
         }
     }
 
     /// Feeds the follower until the stream ends. The error is the reason; `Ok` means that the
     /// other side, or a newer stream, ended it.
-    pub fn run(mut self, connection: &mut Connection, floor: Seq) -> Result<()> {
-        self.floor = floor;
+    pub fn run(mut self, connection: &mut Connection) -> Result<()> {
         let outcome = self.feed(connection);
         let why = match &outcome {
             Ok(()) => "closed".to_owned(),
@@ -300,7 +297,7 @@ impl<'a> Source<'a> {
         match view.read_batch(from, &mut self.known, dir, &limits) {
             Ok(batch) => Ok(batch),
             Err(EngineError::SnapshotRequired(text)) => {
-                let reason = if from < self.floor {
+                let reason = if from < *self.engine.floor().borrow() {
                     SnapshotReason::BelowFloor
                 } else {
                     SnapshotReason::Backlog
@@ -498,6 +495,9 @@ impl<'a> Source<'a> {
             status.sent = self.progress.sent();
             status.received = self.progress.received();
             status.applied = applied;
+            if let Some(slot) = &mut status.slot {
+                slot.from = applied;
+            }
             status.bytes_under_way = self.window.bytes();
             status.lag_ms = lag_ms;
             status.lag_commits = self.trail.commits_after(applied);

@@ -19,8 +19,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 
 use crate::error::{Error, Result};
+use crate::followers::Followers;
 use crate::ids::NodeId;
-use crate::standing;
+use crate::{slots, standing};
 
 /// Chunks received and not yet written. When they are full the stream is not read.
 const CHUNKS_QUEUED_MAX: usize = 8;
@@ -31,6 +32,8 @@ pub struct Outgoing {
     pub engine: Arc<Engine>,
     /// This node.
     pub node: NodeId,
+    /// Who follows: the log is held for whoever receives a copy.
+    pub followers: Arc<Followers>,
     /// What was asked.
     pub request: pb::SnapshotRequest,
     /// Where chunks go.
@@ -68,8 +71,8 @@ impl Outgoing {
         let permit = self.one_at_a_time.clone().acquire_owned().await;
         let _permit = permit.map_err(|e| Status::internal(e.to_string()))?;
         let engine = self.engine.clone();
-        let request = self.request.clone();
-        let taken = tokio::task::spawn_blocking(move || take(&engine, &request));
+        let (request, followers) = (self.request.clone(), self.followers.clone());
+        let taken = tokio::task::spawn_blocking(move || take(&engine, &followers, &request));
         let (snapshot, begin) = taken.await.map_err(|e| Status::internal(e.to_string()))??;
         let begin = pb::SnapshotBegin {
             node_id: self.node.to_string(),
@@ -112,9 +115,11 @@ impl Outgoing {
     }
 }
 
-/// Checks who asks, and copies the database.
+/// Checks who asks, and copies the database. The log is held from before the copy on, so that
+/// whoever receives it can be fed from its position when it comes back.
 fn take(
     engine: &Engine,
+    followers: &Arc<Followers>,
     request: &pb::SnapshotRequest,
 ) -> Result<(Snapshot, pb::SnapshotBegin), Status> {
     let internal = |e: Error| Status::internal(e.to_string());
@@ -133,6 +138,12 @@ fn take(
         return Err(Status::permission_denied(
             "this node belongs to another cluster",
         ));
+    }
+    if let Ok(node) = NodeId::new(request.node_id.as_str()) {
+        let head = engine.head().borrow().seq;
+        let held = followers.hold_for_snapshot(&node, head);
+        held.map_err(|e| internal(Error::Engine(e.into())))?;
+        slots::save(engine, followers, &node).map_err(internal)?;
     }
     let snapshot = Snapshot::take(engine.store()).map_err(|e| internal(e.into()))?;
     let begin = pb::SnapshotBegin {

@@ -8,6 +8,7 @@ mod check;
 mod config;
 mod converge;
 mod dev;
+mod forget;
 mod health;
 mod import;
 mod serve;
@@ -81,6 +82,8 @@ enum Command {
     Status(status::StatusArgs),
     /// Proves that the replicas hold the same rows, or names what differs
     Converge(converge::ConvergeArgs),
+    /// Stops keeping the log for a node that will not come back
+    Forget(forget::ForgetArgs),
     /// Asks whether a node is ready; for container health checks
     Health(health::HealthArgs),
     /// Takes over an existing SQLite file, or says why not
@@ -116,6 +119,7 @@ pub fn main() -> ExitCode {
         Command::Sql(args) => block_on(sql::run(args, cli.output)),
         Command::Status(args) => block_on(status::run(args, cli.output)),
         Command::Converge(args) => block_on(converge::run(args, cli.output)),
+        Command::Forget(args) => block_on(forget::run(args, cli.output)),
         Command::Health(args) => block_on(health::run(args, cli.output)),
     };
     match outcome {

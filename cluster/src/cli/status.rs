@@ -94,6 +94,9 @@ fn show(status: &Value) -> String {
             text += &format!("\npeer {}: {problem}", word(&peer["node"]));
         }
     }
+    for (check, reason) in status["alarms"].as_object().into_iter().flatten() {
+        text += &format!("\nalarm: {check}: {}", word(reason));
+    }
     text
 }
 
@@ -145,6 +148,7 @@ mod tests {
             "applied_seq": 10, "head": {"seq": 10}, "failing": {"disk": "3 MiB free"},
             "peers": [{"node": "n2", "problem": null},
                 {"node": "n3", "problem": "http://n3:9070 did not answer in time"}],
+            "alarms": {"log_retention": "n2: away"},
             "replicas": [{"node": "n2", "state": "catching_up", "reason": "network",
                 "applied_seq": 7, "lag": {"changes": 3, "seconds": 0.25}, "proof": null}],
         });
@@ -158,7 +162,8 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
-        let end = "not ready: disk: 3 MiB free\npeer n3: http://n3:9070 did not answer in time";
+        let end = "not ready: disk: 3 MiB free\npeer n3: http://n3:9070 did not answer in time\n\
+                   alarm: log_retention: n2: away";
         assert!(text.ends_with(end), "{text}");
     }
 }

@@ -77,6 +77,10 @@ pub struct ClusterConfig {
     pub ack_timeout: Duration,
     /// Age at which a proof is renewed.
     pub proof_renewal: Duration,
+    /// Changes kept for a replica that lacks them.
+    pub log_keep_rows: u64,
+    /// Time they are kept for a replica that is not heard.
+    pub log_keep_age: Duration,
 }
 
 /// Where to listen.
@@ -355,6 +359,8 @@ fn cluster(read: &mut Reader<'_>) -> ClusterConfig {
         ack: read.count("cluster.ack"),
         ack_timeout: read.duration("cluster.ack_timeout"),
         proof_renewal: read.duration("cluster.proof_renewal"),
+        log_keep_rows: read.size("cluster.log_keep_rows") as u64,
+        log_keep_age: read.duration("cluster.log_keep_age"),
     }
 }
 

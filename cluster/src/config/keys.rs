@@ -203,6 +203,22 @@ pub const KEYS: &[Key] = &[
          equal. A change made behind the daemon's back is found within this time and one pass.",
     ),
     node(
+        "cluster.log_keep_rows",
+        "log-keep-rows",
+        Kind::Count,
+        "10000000",
+        "Changes that the log keeps for a replica that lacks them. One that lacks more is marked \
+         `needs_snapshot`, and its slot no longer holds the log. At least 1.",
+    ),
+    node(
+        "cluster.log_keep_age",
+        "log-keep-age",
+        Kind::Duration,
+        "\"168h\"",
+        "How long the log is kept for a replica that lacks something and was not heard. Then it is \
+         marked in the same way. Counted from this node's start at the earliest.",
+    ),
+    node(
         "listen.client",
         "client-addr",
         Kind::Address,

@@ -50,6 +50,7 @@ impl Health {
                 seq: head.seq.get(),
                 committed_ms: head.committed_ms,
             };
+            status.log_floor = engine.floor().borrow().get();
         }
         status
     }
@@ -141,7 +142,11 @@ async fn readyz(State(health): Shared, uri: Uri) -> Answer {
 async fn readyz_one(State(health): Shared, Path(name): Path<String>, uri: Uri) -> Answer {
     let checks = health.checks(&Query::of(&uri))?;
     match checks.into_iter().find(|check| check.name == name) {
-        Some(check) => Ok(answer(&[check], "readyz", true)),
+        // Asked for by name, an alarm is as good a reason as any.
+        Some(check) => {
+            let passed = check.outcome.is_ok();
+            Ok(tell(&[check], "readyz", passed, true))
+        }
         None => Err(Rejection(
             StatusCode::NOT_FOUND,
             format!("no check {name}; there are {}", CHECKS.join(", ")),
@@ -257,13 +262,19 @@ async fn status(State(health): Shared) -> Response<Body> {
     let status = health.status();
     let mut body = status.json();
     let checks = readiness::checks(&status, &health.bounds, Instant::now());
-    let failing: serde_json::Map<String, Value> = checks
-        .into_iter()
-        .filter_map(|check| Some((check.name.to_owned(), Value::String(check.outcome.err()?))))
-        .collect();
+    let (passing, failing): (Vec<_>, Vec<_>) = checks.into_iter().partition(Check::passes);
     body["ready"] = json!(failing.is_empty());
-    body["failing"] = Value::Object(failing);
+    body["failing"] = reasons(failing);
+    body["alarms"] = reasons(passing);
     json_answer(StatusCode::OK, &body)
+}
+
+/// What is wrong, by check.
+fn reasons(checks: Vec<Check>) -> Value {
+    let wrong = checks
+        .into_iter()
+        .filter_map(|check| Some((check.name.to_owned(), Value::String(check.outcome.err()?))));
+    Value::Object(wrong.collect())
 }
 
 async fn metrics(State(health): Shared) -> Response<Body> {
@@ -276,11 +287,15 @@ async fn metrics(State(health): Shared) -> Response<Body> {
 }
 
 fn answer(checks: &[Check], endpoint: &str, verbose: bool) -> Response<Body> {
-    let passed = checks.iter().all(|check| check.outcome.is_ok());
+    let passed = checks.iter().all(Check::passes);
+    tell(checks, endpoint, passed, verbose)
+}
+
+fn tell(checks: &[Check], endpoint: &str, passed: bool, verbose: bool) -> Response<Body> {
     // A failing probe always says why: nobody should have to ask twice.
     let body = match passed && !verbose {
         true => "ok\n".to_owned(),
-        false => readiness::verbose(checks, endpoint),
+        false => readiness::verbose(checks, endpoint, passed),
     };
     if passed {
         return text(StatusCode::OK, body);

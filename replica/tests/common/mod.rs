@@ -58,7 +58,7 @@ pub struct Primary {
     pub engine: Arc<Engine>,
     pub followers: Arc<Followers>,
     pub address: SocketAddr,
-    current: watch::Sender<Option<Arc<Engine>>>,
+    pub current: watch::Sender<Option<Arc<Engine>>>,
     _facts: watch::Sender<NodeFacts>,
     stop: CancellationToken,
     server: JoinHandle<()>,
@@ -183,6 +183,7 @@ impl Primary {
 
 /// A replica that serves its peers.
 pub struct Served {
+    pub followers: Arc<Followers>,
     address: SocketAddr,
     _facts: watch::Sender<NodeFacts>,
     stop: CancellationToken,
@@ -194,12 +195,13 @@ impl Served {
         let listener = bind("127.0.0.1:0").await;
         let address = listener.local_addr().expect("an address");
         let facts = watch::Sender::new(NodeFacts::default());
+        let followers = Arc::new(Followers::new());
         let peer = Peer {
             node: node_id(name),
             boot: boot_id(),
             engine: replica.mount.current(),
             facts: facts.subscribe(),
-            followers: Arc::new(Followers::new()),
+            followers: followers.clone(),
             met: watch::Sender::new(None),
             settings: settings(),
         };
@@ -207,6 +209,7 @@ impl Served {
         let serving = service::serve(listener, peer, stop.clone());
         let server = tokio::spawn(async move { serving.await.expect("the server") });
         Self {
+            followers,
             address,
             _facts: facts,
             stop,
